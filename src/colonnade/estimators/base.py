@@ -7,7 +7,7 @@ import os
 import warnings
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from colonnade.data.notices import UNSPENT, about_rows
 from colonnade.errors import InvalidInput, MostlyNoise, NothingToLearn, unquoted
@@ -58,6 +58,12 @@ DERIVED = {"frank-wolfe": "sparse Frank-Wolfe picks", "sum": "class sums"}
 STEPPED = "noisy gradient in the row-norm geometry"
 
 
+@cache
+def _threads() -> Any:
+    """What limits the threads of linear algebra; to look for its libraries takes milliseconds, so that it is done once."""
+    return ThreadpoolController()
+
+
 class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries no types
     """Settings and fitting that do not depend on what the targets mean."""
 
@@ -81,7 +87,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             self._memory = LocalLedger()  # before anything is spent, so that an interrupted fit is counted too
         # On a copy, taken over in one go: an interrupt leaves the old model and its statement, or the new ones.
         fitted = copy(self)
-        with threadpool_limits(limits=1):  # systems are small: more threads would wait for each other, at full power
+        with _threads().limit(limits=1):  # systems are small: more threads would wait for each other, at full power
             fitted._fit(X, y, sample_weight, None)
         self.__dict__ = fitted.__dict__
         return self
@@ -93,7 +99,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         models: list[Self] = []
         for radius in radii:
             start = models[-1].coef_ if models else None
-            with threadpool_limits(limits=1):
+            with _threads().limit(limits=1):
                 models.append(clone(self).set_params(radius=radius)._fit(X, y, sample_weight, start))
         return models
 

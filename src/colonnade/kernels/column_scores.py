@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.sparse_fw import LOGISTIC, logistic_slope, residual_slope, slopes
@@ -31,6 +32,7 @@ NO_BEND = 1e150  # its products with other numbers stay finite
 FARTHEST = 1000.0  # beyond this prediction q' is 0 and what is computed for it is rounding: kept from growing
 
 BLOCK = 64  # nonzeros that are gathered before vector instructions take over
+ROWS = 2048  # that are looked at in one go: what is known of them stays in the nearest cache
 # 1.5·2^52 leaves a whole number of at most 2^51 in the low bits of its sum: a conversion that vector units have
 WHOLE = 6755399441055744.0
 WHOLE_BITS = np.float64(WHOLE).view(np.int64)
@@ -152,11 +154,18 @@ def _leans(v: Floats, q: Floats, lean: Floats) -> Any:
 @njit(cache=True)
 def all_slopes(loss: int, limit: float, y: Floats, rows: Floats, m: float, v: Floats, q: Floats, lean: Floats) -> Any:
     """Predictions, slopes and leans q'(v)·v of all rows; returns (Σ, max) of the rows' bends."""
-    for i in range(v.size):
-        v[i] = m * rows[i, 0]
-    slopes(loss, limit, y, v, q)
+    total, top = 0.0, 0.0
+    for first in range(0, v.size, ROWS):  # what one loop leaves in the cache the next one finds
+        last = min(first + ROWS, v.size)
+        for i in range(first, last):
+            v[i] = m * rows[i, 0]
+        slopes(loss, limit, y[first:last], v[first:last], q[first:last])
+        if loss == LOGISTIC:
+            bends, bend = _leans(v[first:last], q[first:last], lean[first:last])
+            total += bends
+            top = max(top, bend)
     if loss == LOGISTIC:
-        return _leans(v, q, lean)
+        return total, top
     lean[:] = 0.0
     return NO_BEND, NO_BEND
 
@@ -172,6 +181,19 @@ def _full_sums(column: Array, q: Floats, lean: Floats, bound: float, steps: floa
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc"})
+def two_full_sums(one: Array, two: Array, q: Floats, lean: Floats, bound: float, steps: float) -> Any:
+    """Score and trend of two full columns."""
+    total, trend, total_two, trend_two = np.int64(0), 0.0, np.int64(0), 0.0
+    for i in range(one.size):
+        x, z = clipped(one[i], bound), clipped(two[i], bound)
+        total += whole(x * q[i] * steps)
+        trend += x * lean[i]
+        total_two += whole(z * q[i] * steps)
+        trend_two += z * lean[i]
+    return total, trend, total_two, trend_two
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc"})
 def _gathered_sums(
     data: Array, indices: Array, start: int, stop: int, q: Floats, lean: Floats, bound: float, steps: float
 ) -> Any:
@@ -182,6 +204,24 @@ def _gathered_sums(
         total += whole(x * q[i] * steps)
         trend += x * lean[i]
     return total, trend
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc"})
+def tie_sums(data: Array, indices: Array, start: int, stop: int, slopes: NDArray[np.float32], bound: float) -> Any:
+    """Σ x·slopes[row, g] for g = 0 … 7."""
+    a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for z in range(start, stop):
+        x = clipped(data[z], bound)
+        i = indices[z]
+        a += x * slopes[i, 0]
+        b += x * slopes[i, 1]
+        c += x * slopes[i, 2]
+        d += x * slopes[i, 3]
+        e += x * slopes[i, 4]
+        f += x * slopes[i, 5]
+        g += x * slopes[i, 6]
+        h += x * slopes[i, 7]
+    return a, b, c, d, e, f, g, h
 
 
 @njit(cache=True)

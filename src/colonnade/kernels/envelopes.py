@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from colonnade.kernels import score_bounds as table
 from colonnade.kernels.arrays import Array, Csc, Floats, Indices
-from colonnade.kernels.column_scores import score_from_slopes
-from colonnade.kernels.score_bounds import Law, Rows, log_bound, log_bounds, measure, note
+from colonnade.kernels.column_scores import score_from_slopes, two_full_sums
+from colonnade.kernels.score_bounds import Law, Rows, Ties, log_bound, log_bounds, measure, note
 from colonnade.kernels.sparse_fw import exp_negative
 
 MARGIN = 1.0 + 2.0**-40  # far above the few ulps by which two calls of exp may disagree about which is larger
@@ -24,11 +24,18 @@ MARGIN = 1.0 + 2.0**-40  # far above the few ulps by which two calls of exp may 
 THETA = 0.5  # a column is light if c·|its score| can never exceed this: one envelope serves all of them
 EAGER = 3.0  # heavy columns that could weigh exp(3), and a fair share of the light ones, are seen before the first pick
 COOL_SHARE = 4.6  # cool columns together weigh exp(-4.6) = 1 % of the total
+NEEDED = 4.0  # columns that may weigh exp(-4) of the total are seen in a snapshot: others are seldom proposed
 CUT = 44.0  # exp(-44) of the largest envelope is below one unit of the integers: 2^62·exp(-44) < 1
 FIRST_HORIZON = 4.0  # steps that the first envelopes are made to last
 LARGEST_TOTAL = 2.0**61
 
 Bends = tuple[float, float]  # of all rows: their sum, the largest
+
+
+@njit(inline="always")
+def _note(x: int, total: int, trend: float, bends: Bends, law: Law, clock: Floats, heavy: Floats) -> None:
+    bend = min(heavy[x, table.TOP] * bends[0], heavy[x, table.NORM] * bends[1])
+    note(x, total * law.grid, trend, bend, clock, heavy)
 
 
 @njit(cache=True)
@@ -39,25 +46,65 @@ def see_column(csc: Csc, k: int, x: int, rows: Rows, bends: Bends, law: Law, clo
     total, trend = score_from_slopes(
         data, indices, indptr[k], indptr[k + 1], full, rows.slope, rows.lean, law.bound, steps
     )
-    note(x, total * law.grid, trend, min(heavy[x, table.TOP] * bends[0], heavy[x, table.NORM] * bends[1]), clock, heavy)
+    _note(x, total, trend, bends, law, clock, heavy)
 
 
 @njit(cache=True)
-def see_all(
-    csc: Csc, which: Indices, members: Indices, rows: Rows, bends: Bends, law: Law, clock: Floats, heavy: Floats
+def _keep(csc: Csc, k: int, x: int, law: Law, ties: Ties, clock: Floats, heavy: Floats) -> Any:
+    """What was just seen, as part of a new snapshot; returns c times its size."""
+    if ties.columns[0] >= 0:
+        table.follow(csc, k, x, law, ties, clock[table.EPOCH], heavy)
+    heavy[x, table.SNAPSHOT], heavy[x, table.TAKEN] = heavy[x, table.SCORE], clock[table.EPOCH]
+    return law.c * abs(heavy[x, table.SCORE])
+
+
+@njit(cache=True)
+def see_needed(
+    csc: Csc,
+    which: Indices,
+    ceiling: Floats,
+    least: float,
+    rows: Rows,
+    ties: Ties,
+    bends: Bends,
+    law: Law,
+    clock: Floats,
+    now: Floats,
+    heavy: Floats,
 ) -> Any:
-    """Scores of the member columns from the slopes of all rows, as a new snapshot; returns the nonzeros read."""
-    read = 0
-    for i in range(members.size):
-        x = members[i]
-        k = which[x]
-        if heavy[x, table.MEASURED] == 0.0:
-            measure(csc, k, rows.y.size, law, x, heavy)
-        see_column(csc, k, x, rows, bends, law, clock, heavy)
-        heavy[x, table.SNAPSHOT] = abs(heavy[x, table.SCORE])
-        heavy[x, table.TAKEN] = clock[table.EPOCH]
-        read += csc[2][k + 1] - csc[2][k]
-    return read
+    """A new snapshot: scores of all columns that may matter beside the largest that it finds.
+
+    least: what the logarithm of all weights is at least. Returns the nonzeros read and the columns looked at.
+    """
+    data, _, indptr = csc
+    n, read, x, first = rows.y.size, 0, 0, -1
+    # with ties a snapshot lasts long, and columns that are not in it have none
+    share = math.log(which.size) + COOL_SHARE if ties.columns[0] >= 0 else NEEDED
+    while x < which.size and ceiling[x] >= least - share:
+        if log_bound(heavy, x, now, now, law.c) >= least - share:
+            k = which[x]
+            read += indptr[k + 1] - indptr[k]
+            if heavy[x, table.MEASURED] == 0.0:
+                measure(csc, k, n, law, x, heavy)
+            if heavy[x, table.FULL] == 0.0:
+                see_column(csc, k, x, rows, bends, law, clock, heavy)
+                least = max(least, _keep(csc, k, x, law, ties, clock, heavy))
+            elif first < 0:
+                first = x  # waits for another one: two full columns are read in little more time than one
+            else:
+                other = which[first]
+                a, b = data[indptr[other] : indptr[other] + n], data[indptr[k] : indptr[k] + n]
+                sums = two_full_sums(a, b, rows.slope, rows.lean, law.bound, 1.0 / law.grid)
+                _note(first, sums[0], sums[1], bends, law, clock, heavy)
+                _note(x, sums[2], sums[3], bends, law, clock, heavy)
+                least = max(least, _keep(csc, other, first, law, ties, clock, heavy))
+                least = max(least, _keep(csc, k, x, law, ties, clock, heavy))
+                first = -1
+        x += 1
+    if first >= 0:
+        see_column(csc, which[first], first, rows, bends, law, clock, heavy)
+        _keep(csc, which[first], first, law, ties, clock, heavy)
+    return read, x
 
 
 @njit(cache=True)
@@ -109,7 +156,15 @@ def ceilings(heavy: Floats, c: float) -> Any:
 
 @njit(cache=True)
 def select_hot(
-    heavy: Floats, c: float, cut: float, ceiling: Floats, horizon: Floats, old: Indices, scratch: Floats, hot: Indices
+    heavy: Floats,
+    c: float,
+    cut: float,
+    ceiling: Floats,
+    horizon: Floats,
+    now: Floats,
+    old: Indices,
+    scratch: Floats,
+    hot: Indices,
 ) -> Any:
     """Lists the columns that may reach the cut until the far horizon.
 
@@ -120,7 +175,7 @@ def select_hot(
     looked = ceiling.size - 1 - np.searchsorted(ceiling[:-1][::-1], cut)  # beyond, no column can reach the cut
     count, cool_top = 0, ceiling[looked]
     for x in range(looked):
-        scratch[x] = log_bound(heavy, x, horizon, c)
+        scratch[x] = log_bound(heavy, x, horizon, now, c)
         if scratch[x] >= cut:
             hot[count] = x
             heavy[x, table.HOT] = 1.0
@@ -134,6 +189,7 @@ def select_hot(
 def rebuild_envelopes(
     heavy: Floats,
     horizon: Floats,
+    now: Floats,
     c: float,
     light: float,
     cool: int,
@@ -149,7 +205,7 @@ def rebuild_envelopes(
     An envelope is floor(MARGIN·size·cosh(bound)·exp(-ref)), a weight floor(size·cosh(cα)·exp(-ref)): cutting is
     monotone, so the envelope is not below the weight.
     """
-    ref = max(THETA, cool_top, log_bounds(heavy, hot, horizon, c, scratch))
+    ref = max(THETA, cool_top, log_bounds(heavy, hot, horizon, now, c, scratch))
     sum_light = light * math.exp(-ref)
     # size is at most 2^62, so that below exp(-CUT) of the largest floor(...) is 0: no exponential needed
     cool_one = MARGIN * scaled_cosh(cool_top, ref) if cool > 0 and cool_top - ref > -CUT else 0.0

@@ -13,8 +13,10 @@ Three classes of columns. *Light* ones can never reach c·|α| = THETA: one enve
 ones, *hot* is what may matter until the far horizon, each with an envelope of its own from its bound (`score_bounds`);
 the rest is *cool* and shares one envelope, together less than a hundredth of the total. Classes are drawn anew when a
 clock passes the far horizon, hot envelopes when one passes the near horizon or proposals keep being turned down.
-A snapshot, the scores of all hot columns at one time, is taken when as much work has been wasted on rejected proposals
-as it costs. In a step that reads many nonzeros the slopes of all rows are computed once and serve all columns.
+A snapshot, the scores of all columns that may matter at one time, is taken when as much work has been wasted on
+rejected proposals as it costs. Where a few columns take most of the steps, as with little noise, they are tied to it:
+what their steps do to every score is followed to second order. In a step that reads many nonzeros the slopes of all
+rows are computed once and serve all columns.
 
 Sensitivity is exact: scores are whole numbers of grid steps (`column_scores`). The cut moves a score by less than
 nnz_k·grid; the grid is 2^-61 of the largest score that n rows could give or 2^-51 of the largest product: public.
@@ -43,7 +45,7 @@ from colonnade.kernels import score_bounds as table
 from colonnade.kernels.arrays import Array, Csc, Floats, Indices
 from colonnade.kernels.column_scores import BLOCK, all_slopes, grid_of, score, score_and_trend
 from colonnade.kernels.envelopes import Bends
-from colonnade.kernels.score_bounds import Law, Rows, constants
+from colonnade.kernels.score_bounds import Law, Rows, Ties, constants
 from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem
 from colonnade.kernels.stream import Stream, below, open_uniform
 
@@ -57,7 +59,22 @@ ALL, LIGHT, COOL_EACH, AT_REBUILD, TOTALS = range(5)
 # where things stand, in whole numbers; KNOWN: the slopes at hand are this step's; READ: heavy nonzeros in this step
 HOT_COUNT, LOOKED, COOL, REJECTIONS, LAST_REBUILD, STALE, PULLED, KNOWN, READ, WHOLES = range(10)
 # and in others; WASTED and SPENT: work on rejected proposals, since the last envelopes and since the last snapshot
-REF, SIZE, LENGTH, WASTED, SPENT, SNAPSHOT_COST, LAST_JUMPS, COOL_TOP, BEND_SUM, BEND_TOP, REALS = range(11)
+(
+    REF,
+    SIZE,
+    LENGTH,
+    WASTED,
+    SPENT,
+    SNAPSHOT_COST,
+    LAST_JUMPS,
+    COOL_TOP,
+    BEND_SUM,
+    BEND_TOP,
+    FAR,
+    RENEWED,
+    LAST_READ,
+    REALS,
+) = range(14)
 
 
 class Counts(NamedTuple):
@@ -86,6 +103,7 @@ class Sampler(NamedTuple):
     csc: Csc
     law: Law
     rows: Rows
+    ties: Ties
     light: Light
     which: Indices  # heavy columns, and their table
     heavy: Floats
@@ -98,6 +116,7 @@ class Sampler(NamedTuple):
     pace: Floats
     horizon: Floats
     far_horizon: Floats
+    now: Floats
     sums: Floats
     scratch: Floats
     block: Floats
@@ -120,6 +139,9 @@ def _sampler(csc: Csc, y: Floats, law: Law, stream: Stream) -> Sampler:
     light = Light(int(min(envelopes.THETA / unit, float(n))), unit, envelope, d * envelope)
     which = envelopes.heavy_columns(csc[2], light.nnz)
     count = which.size
+    room = n if law.loss == LossCode.LOGISTIC and count > 0 else 0
+    slopes, recent = np.zeros((room, table.TIES), np.float32), np.zeros(table.RECENT, np.int64)
+    ties = Ties(np.full(table.TIES, -1), np.zeros(room), np.zeros(room), slopes, recent, np.zeros(table.RECENT))
     heavy = np.zeros((count, table.WIDTH))
     eager = max(envelopes.EAGER, math.log(0.25 * light.total / max(count, 1)))
     counts[HEAVY], counts[WORK] = count, _start_heavy(csc, which, unit, eager, rows, bends, law, clock, heavy)
@@ -129,13 +151,15 @@ def _sampler(csc: Csc, y: Floats, law: Law, stream: Stream) -> Sampler:
     totals, wholes, reals = np.zeros(TOTALS, np.uint64), np.zeros(WHOLES, np.int64), np.zeros(REALS)
     totals[[ALL, LIGHT, AT_REBUILD]] = 2**60  # all columns light: no envelopes, no first draw
     wholes[[HOT_COUNT, LOOKED]], wholes[KNOWN] = count, 1
-    reals[[REF, SIZE, LENGTH, SNAPSHOT_COST]] = envelopes.THETA, 1.0, envelopes.FIRST_HORIZON, math.inf
+    reals[[REF, SIZE, LENGTH, FAR]] = envelopes.THETA, 1.0, envelopes.FIRST_HORIZON, 40.0
+    reals[SNAPSHOT_COST] = math.inf
     reals[[BEND_SUM, BEND_TOP]] = bends
     return Sampler(
-        csc, law, rows, light,
+        csc, law, rows, ties, light,
         which, heavy, envelopes.ceilings(heavy, law.c),
         np.arange(count), np.zeros(count, np.uint64), np.zeros((count >> shift) + 1, np.uint64), shift,
-        clock, np.zeros(table.CLOCKS), np.full(table.CLOCKS + 1, -1.0), np.full(table.CLOCKS + 1, -1.0), sums,
+        clock, np.zeros(table.CLOCKS), np.full(table.CLOCKS + 1, -1.0), np.full(table.CLOCKS + 1, -1.0),
+        np.full(table.NOW, -1.0), sums,
         np.empty(count), np.empty((4, BLOCK)), totals, wholes, reals, counts, stream,
     )  # fmt: skip
 
@@ -154,21 +178,22 @@ def _start_heavy(
 ) -> Any:
     """Fills the table of heavy columns; those that could weigh exp(eager) are seen at once. Returns nonzeros read."""
     indptr = csc[2]
-    members = np.empty(which.size, dtype=np.int64)
-    seen = 0
+    read = 0
     for j in range(which.size):
-        nnz = indptr[which[j] + 1] - indptr[which[j]]
+        k = which[j]
+        nnz = indptr[k + 1] - indptr[k]
         heavy[j, table.PAD] = nnz * (law.grid + 2.0**-48 * law.bound * law.cap)
         heavy[j, table.STAMP + table.AGE] = law.radius
         if unit * nnz > eager:
-            members[seen] = j
-            seen += 1
+            table.measure(csc, k, rows.y.size, law, j, heavy)
+            envelopes.see_column(csc, k, j, rows, bends, law, clock, heavy)
+            heavy[j, table.CAP] = min(
+                heavy[j, table.CAP], heavy[j, table.NORM] * law.reach + abs(heavy[j, table.SCORE])
+            )
+            heavy[j, table.SNAPSHOT] = heavy[j, table.SCORE]
+            read += nnz
         else:
             table.assume(nnz, law, j, heavy)
-    read = envelopes.see_all(csc, which, members[:seen], rows, bends, law, clock, heavy)
-    for i in range(seen):
-        x = members[i]
-        heavy[x, table.CAP] = min(heavy[x, table.CAP], heavy[x, table.NORM] * law.reach + heavy[x, table.SNAPSHOT])
     return read
 
 
@@ -196,16 +221,24 @@ def _see_rows(s: Sampler, m: float) -> None:
 
 
 @njit(inline="always")
-def _see_hot(s: Sampler, m: float) -> None:
+def _see_hot(s: Sampler, picks: Indices, t: int, m: float) -> None:
     """A new snapshot: the scores of all hot columns."""
     if s.wholes[KNOWN] == 0:
         _see_rows(s, m)
     table.settle(m, s.rows, s.sums, s.clock)
-    bends = (s.reals[BEND_SUM], s.reals[BEND_TOP])
-    members = s.hot[: s.wholes[HOT_COUNT]]
-    s.counts[WORK] += envelopes.see_all(s.csc, s.which, members, s.rows, bends, s.law, s.clock, s.heavy)
+    table.tie(s.csc, picks, s.law, s.rows, s.ties)
+    table.look_at_now(t, m, s.law, s.ties.columns, s.sums, s.clock, s.now)
+    bends, least = (s.reals[BEND_SUM], s.reals[BEND_TOP]), math.log(s.light.total)
+    for i in range(s.wholes[HOT_COUNT]):
+        x = s.hot[i]
+        bound = table.log_bound(s.heavy, x, s.now, s.now, s.law.c)
+        least = max(least, 2.0 * s.law.c * abs(s.heavy[x, table.SCORE]) - bound)
+    read, s.wholes[LOOKED] = envelopes.see_needed(
+        s.csc, s.which, s.ceiling, least, s.rows, s.ties, bends, s.law, s.clock, s.now, s.heavy
+    )
+    s.counts[WORK] += read
     s.counts[SNAPSHOTS] += 1
-    s.reals[SPENT] = -1.0 * REBUILD * s.wholes[LOOKED]
+    s.reals[SPENT], s.reals[LAST_READ] = -1.0 * REBUILD * s.wholes[LOOKED], read
     s.wholes[STALE], s.wholes[PULLED] = 1, 0
     s.far_horizon[:] = -1.0  # what was cool from the old snapshot may not be from this one
 
@@ -215,34 +248,58 @@ def _choose_hot(s: Sampler, t: int) -> None:
     """A new choice of hot columns, until a new far horizon."""
     count, hot, reals, wholes = s.which.size, s.hot, s.reals, s.wholes
     old = hot[: wholes[HOT_COUNT]]
-    envelopes.set_horizon(s.clock, s.pace, t, 8.0 + 9.0 * reals[LENGTH] + 0.1 * t, s.far_horizon)
-    cut = max(math.log(s.light.total), table.log_bounds(s.heavy, old, s.horizon, s.law.c, s.scratch))
+    most = 8.0 + 9.0 * reals[LENGTH] + 0.1 * t
+    if s.now[table.CURVED] < 0.0:
+        reals[FAR] = most
+    elif reals[RENEWED] > 2.0 * wholes[LOOKED]:
+        reals[FAR] *= 0.7
+    elif reals[RENEWED] < 0.5 * wholes[LOOKED]:
+        reals[FAR] *= 1.4
+    reals[FAR], reals[RENEWED] = min(max(reals[FAR], 1.0), most), 0.0
+    envelopes.set_horizon(s.clock, s.pace, t, reals[FAR], s.far_horizon)
+    cut = max(math.log(s.light.total), table.log_bounds(s.heavy, old, s.horizon, s.now, s.law.c, s.scratch))
     cut -= math.log(count) + envelopes.COOL_SHARE
     heavy, far, scratch = s.heavy, s.far_horizon, s.scratch
-    hot_count, cool_top, looked = envelopes.select_hot(heavy, s.law.c, cut, s.ceiling, far, old, scratch, hot)
+    hot_count, cool_top, looked = envelopes.select_hot(heavy, s.law.c, cut, s.ceiling, far, s.now, old, scratch, hot)
     wholes[HOT_COUNT], wholes[LOOKED], reals[COOL_TOP] = hot_count, looked, cool_top
     wholes[COOL] = count if hot_count < count else 0
     reals[SNAPSHOT_COST] = float(EVALUATE * s.rows.y.size + REBUILD * looked)
     for i in range(hot_count):
         k = s.which[hot[i]]
         reals[SNAPSHOT_COST] += s.csc[2][k + 1] - s.csc[2][k]
-    reals[SPENT] += REBUILD * looked if reals[LENGTH] < 2.0 else 0.0
+    if s.now[table.CURVED] >= 0.0:
+        reals[SNAPSHOT_COST] += 3.0 * reals[LAST_READ]
+    reals[SPENT] += REBUILD * looked if reals[LENGTH] < 2.0 and s.now[table.CURVED] < 0.0 else 0.0
 
 
 @njit(inline="always")
-def _renew_envelopes(s: Sampler, t: int) -> None:
+def _renew_envelopes(s: Sampler, t: int, m: float) -> None:
     """New envelopes, and a new choice of hot columns where the old one has had its time."""
     reals, wholes, totals = s.reals, s.wholes, s.totals
+    table.look_at_now(t, m, s.law, s.ties.columns, s.sums, s.clock, s.now)
     choose = envelopes.has_passed(s.clock, s.far_horizon)
     while True:
         if choose:
             _choose_hot(s, t)
         cool, cool_top, hot = wholes[COOL], reals[COOL_TOP], s.hot[: wholes[HOT_COUNT]]
         reals[REF], reals[SIZE], totals[LIGHT], totals[COOL_EACH], totals[ALL] = envelopes.rebuild_envelopes(
-            s.heavy, s.horizon, s.law.c, s.light.total, cool, cool_top, s.shift, hot, s.scratch, s.envelope, s.groups
+            s.heavy,
+            s.horizon,
+            s.now,
+            s.law.c,
+            s.light.total,
+            cool,
+            cool_top,
+            s.shift,
+            hot,
+            s.scratch,
+            s.envelope,
+            s.groups,
         )
-        reals[SPENT] += REBUILD * hot.size if reals[LENGTH] < 2.0 else 0.0  # only short horizons are a waste
+        if reals[LENGTH] < 2.0 and s.now[table.CURVED] < 0.0:  # short horizons are a waste that a snapshot would end
+            reals[SPENT] += REBUILD * hot.size
         s.counts[REBUILDS] += 1
+        reals[RENEWED] += hot.size
         if choose or uint64(cool) * totals[COOL_EACH] <= totals[ALL] >> uint64(3):
             break
         choose = True  # the hot columns have come down to where the others might be
@@ -250,11 +307,11 @@ def _renew_envelopes(s: Sampler, t: int) -> None:
 
 
 @njit(inline="always")
-def _refresh(s: Sampler, t: int, m: float) -> None:
+def _refresh(s: Sampler, picks: Indices, t: int, m: float) -> None:
     """Whatever is due before the next proposal: a snapshot, a horizon, envelopes."""
     reals, wholes = s.reals, s.wholes
     if reals[SPENT] > reals[SNAPSHOT_COST]:
-        _see_hot(s, m)  # enough was wasted to pay for knowing every score again
+        _see_hot(s, picks, t, m)  # enough was wasted to pay for knowing every score again
     if wholes[STALE] and not wholes[PULLED]:
         jumps = 1.5 * (s.clock[table.JUMP_SUM] - reals[LAST_JUMPS]) / max(1, t - wholes[LAST_REBUILD]) + 1e-6
         _set_pace(t, m, s.law, jumps, s.sums, s.pace)
@@ -262,7 +319,7 @@ def _refresh(s: Sampler, t: int, m: float) -> None:
         reals[WASTED], reals[LAST_JUMPS] = 0.0, s.clock[table.JUMP_SUM]
         wholes[REJECTIONS], wholes[LAST_REBUILD] = 0, t
     if wholes[STALE] or s.totals[ALL] <= s.totals[AT_REBUILD] >> uint64(7):
-        _renew_envelopes(s, t)
+        _renew_envelopes(s, t, m)
 
 
 @njit(cache=True)
@@ -306,6 +363,9 @@ def _look(s: Sampler, k: int, x: int, m: float) -> None:
             data, indices, start, stop, rows.pairs, m, law.loss, law.limit, law.bound, 1.0 / law.grid, s.block
         )
         table.note(x, steps * law.grid, trend, bend, s.clock, heavy)
+    if s.now[table.CURVED] >= 0.0 and heavy[x, table.TAKEN] != s.clock[table.EPOCH]:
+        table.follow(s.csc, k, x, law, s.ties, s.clock[table.EPOCH], heavy)
+        s.counts[WORK] += stop - start
     s.counts[EVALUATIONS] += 1
     s.counts[WORK] += stop - start
 
@@ -354,7 +414,7 @@ def _try_heavy(s: Sampler, r: Any, m: float) -> Any:
     alpha = s.law.c * heavy[x, table.SCORE]
     weight = _units(1.0, abs(alpha), reals)
     accepted = below(s.stream, old) < weight
-    bound = table.log_bound(heavy, x, s.horizon, s.law.c)
+    bound = table.log_bound(heavy, x, s.horizon, s.now, s.law.c)
     if place >= 0:
         new = _units(envelopes.MARGIN, bound, reals)
         if new < old:
@@ -387,7 +447,7 @@ def _exact_kernel(s: Sampler, index: Indices, sign: NDArray[np.int8]) -> None:
             # the last case: the envelopes have shrunk below what integers of this size resolve
             wasteful, coarse = reals[SPENT] > reals[SNAPSHOT_COST], totals[ALL] <= totals[AT_REBUILD] >> uint64(7)
             if wholes[STALE] or wasteful or coarse:
-                _refresh(s, t, m)
+                _refresh(s, index[: t - 1], t, m)
             r = below(stream, totals[ALL]) if count > 0 else uint64(0)
             if r < totals[LIGHT]:
                 k = np.int64(below(stream, d))
@@ -398,7 +458,7 @@ def _exact_kernel(s: Sampler, index: Indices, sign: NDArray[np.int8]) -> None:
                 break
         index[t - 1] = k
         sign[t - 1] = 1 if open_uniform(stream) <= 1.0 / (1.0 + math.exp(-2.0 * alpha)) else -1
-        table.advance(csc, k, t, sign[t - 1], law, s.rows, sums, clock)
+        table.advance(csc, k, t, sign[t - 1], law, s.rows, s.ties.columns, sums, clock)
         wholes[KNOWN] = 0
 
 
@@ -418,7 +478,8 @@ def exact_picks(
 ) -> tuple[Picks, Counts]:
     """`rounds` picks of private Frank-Wolfe; `scale` is c = 1/b, b the Gumbel scale that the budget buys.
 
-    Memory beside the matrix: 48 bytes a row, and 232 bytes for each heavy column.
+    Memory beside the matrix: 48 bytes a row, and 296 bytes for each heavy column; with the logistic loss and heavy
+    columns 48 bytes a row more.
     """
     check_problem(data, indices, indptr, y, loss, radius, rounds)
     for name, value in (("scale", scale), ("feature_bound", feature_bound), ("residual_bound", residual_bound)):

@@ -3,7 +3,7 @@
 Claim    |score of column k now| ≤ `log_bound`/c, in real arithmetic and in every rounding of it.
 Source   ours.
 Leaves   nothing: arrays in, arrays out.
-Price    one pass over the picked column a step, 23 doubles a heavy column.
+Price    one pass over the picked column a step, 30 doubles a heavy column.
 
 The state is v = m·u. A step shrinks all of v by 1 − eta and adds eta·radius·x where the picked column is. With κ =
 max|q'|, a score moves by at most the smaller of
@@ -13,7 +13,9 @@ max|q'|, a score moves by at most the smaller of
     jumps are min(max|x|·all rows, Σ|x|·worst row, ‖x‖·their lengths);
   κ·‖x_k‖·(length of the path of v since then);
 and it is within κ·‖x_k‖·‖v − v⁰‖ of its value at the last snapshot, which knows that steps cancel, and within Σ|x|·cap
-of 0.
+of 0. By Taylor it is also, with v⁰ the predictions at the snapshot and h_j the steps of tied columns x_j since, within
+  ½·CURVE·max|x|·‖v − v⁰‖² + the jumps of columns that are not tied
+of the line  score⁰ + (m/m⁰ − 1)·trend⁰ + m·Σ_j h_j <x∘q'(v⁰), x_j>,  whose products are taken once at the snapshot.
 
 Bounds may never be broken by rounding; with eps = 2^-53 each has its margin:
 - v_i is computed as fl(m·u_i), m = fl(2·radius/((t+1)(t+2))): three roundings of m, one of the product, and one
@@ -25,6 +27,8 @@ Bounds may never be broken by rounding; with eps = 2^-53 each has its margin:
   move by nnz_k·pad more than the true score, pad = grid + 32·eps·bound·cap. It is added once to every bound.
 - sums of up to 2^25 non-negative terms (column norms, jumps, bends) lose at most 2^25·eps < SLACK = 1e-8, relatively,
   in whatever order they are taken.
+- a product <x∘q'(v⁰), x_j> is within TIE_ERROR·Σ|x|·bound of the true one, and predictions within DRIFT·radius·bound a
+  step of what the line supposes: BLUR counts both.
 - clocks only grow, and every addition is rounded up by the factor 1 + 2^-51.
 - Σ|u_i|, Σu_i² and Σu_i·v⁰_i (v⁰ the predictions at the last snapshot) are kept incrementally; their rounding error
   is bounded at every pick and added.
@@ -35,19 +39,27 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from colonnade.kernels.arrays import Csc, Floats, Indices
-from colonnade.kernels.column_scores import clipped, is_full, sizes
-from colonnade.kernels.sparse_fw import LossCode
+from colonnade.kernels.column_scores import CURVE, clipped, is_full, score_from_slopes, sizes, tie_sums
+from colonnade.kernels.sparse_fw import LOGISTIC, LossCode
 
 DRIFT = 2.0**-49
 SLACK = 1e-8
+TIE_ERROR = 3e-8  # of a tie, beside Σ|x|·bound: single precision, 2^-26, and a sum in any order
 ROUND_UP = 1.0 + 2.0**-51
 
 # columns of the table of heavy columns. PAD: what rounding may add to the score; the stamps are the clocks' STAMPS
-# first SNAPSHOT: the score at the snapshot whose number is in TAKEN
-(SCORE, TREND, BEND, SNAPSHOT, TAKEN, CAP, NORM, TOP, ROOT, PAD, MEASURED, FULL, HOT, STAMP, WIDTH) = (*range(14), 22)
+# first. SNAPSHOT, SLOPE and the ties from TIE on: score, trend and <x∘q'(v), tied column> at snapshot number TAKEN
+(SCORE, TREND, BEND, SNAPSHOT, TAKEN, CAP, NORM, TOP, ROOT, PAD, MEASURED, FULL, HOT, STAMP, SLOPE, TIE, WIDTH) = (
+    *range(14),
+    21,
+    22,
+    30,
+)
 
 # clocks. Shrinking: worst row, all rows; jumps: all rows, worst row, their lengths; the path of v; 1/m (its stamp is m)
 # and the number of steps, for the trend; without a stamp, the distance of v from the last snapshot
@@ -56,7 +68,19 @@ STAMPS, CLOCKS = 8, 9
 EPOCH = 9  # not a clock, but kept with them: the number of the last snapshot
 
 # running sums over rows: Σ|u|, max|v|, Σu² and its error, Σu·v⁰ and its error, Σ(v⁰)²; and what the last step did
-MASS, TOP_V, ENERGY, ENERGY_ERROR, CROSS, CROSS_ERROR, PAST, LAST_PATH, LAST_JUMP, SUMS = range(10)
+MASS, TOP_V, ENERGY, ENERGY_ERROR, CROSS, CROSS_ERROR, PAST, LAST_PATH, LAST_JUMP = range(9)
+# since the last snapshot: its m; Σ|step| times length, Σ|x| and max|x| of the columns picked that are not tied; and the
+# steps of each tied one
+M_THEN, REST_LENGTH, REST_SUM, REST_TOP, STEPS = range(9, 14)
+TIES = 8
+SUMS = STEPS + TIES
+
+# what is known now of how far all scores are from the last snapshot, beside the clocks: the factor of the slope, of the
+# error of second order, of the columns that are not tied, of rounding; and of each tie
+LINE, CURVED, NOW_LENGTH, NOW_SUM, NOW_TOP, BLUR, PULL = range(10, 17)
+NOW = PULL + TIES
+RECENT = 128  # picks by which the columns to tie are chosen
+COVERED = 0.75  # of the lengths of recent steps: what tied columns must have made
 
 
 class Law(NamedTuple):
@@ -84,6 +108,17 @@ class Rows(NamedTuple):
     v: Floats
     slope: Floats
     lean: Floats
+
+
+class Ties(NamedTuple):
+    """The columns that most recent steps went to: their effect on all scores is followed to second order."""
+
+    columns: Indices  # -1 where there is none
+    then: Floats  # slopes and leans of all rows at the last snapshot
+    lean: Floats
+    slopes: NDArray[np.float32]  # q'(v⁰)·x of each, row by row
+    recent: Indices  # scratch
+    share: Floats
 
 
 def constants(loss: LossCode, residual_bound: float, largest_label: float) -> tuple[float, float, float, float, float]:
@@ -143,7 +178,27 @@ def _less(a: float, b: float) -> Any:
 
 
 @njit(inline="always")
-def _bound(heavy: Floats, x: int, horizon: Floats, c: float) -> Any:
+def _followed(heavy: Floats, x: int, horizon: Floats, now: Floats) -> Any:
+    """A bound from the last snapshot: its line and second-order error until now, and the clocks from now on."""
+    norm, top, root = heavy[x, NORM], heavy[x, TOP], heavy[x, ROOT]
+    line = heavy[x, SNAPSHOT] + now[LINE] * heavy[x, SLOPE]
+    for g in range(TIES):
+        line += now[PULL + g] * heavy[x, TIE + g]
+    rest = _less(root * now[NOW_LENGTH], _less(top * now[NOW_SUM], norm * now[NOW_TOP]))
+    shrinks = _less(
+        norm * (horizon[SHRINK_TOP] - now[SHRINK_TOP]),
+        top * (horizon[SHRINK_SUM] - now[SHRINK_SUM]),
+    )
+    jumps = _less(
+        root * (horizon[JUMP_PATH] - now[JUMP_PATH]),
+        _less(top * (horizon[JUMP_SUM] - now[JUMP_SUM]), norm * (horizon[JUMP_TOP] - now[JUMP_TOP])),
+    )
+    ahead = _less(shrinks + jumps, root * (horizon[PATH] - now[PATH]))
+    return abs(line) + top * now[CURVED] + rest + norm * now[BLUR] + ahead
+
+
+@njit(inline="always")
+def _bound(heavy: Floats, x: int, horizon: Floats, now: Floats, c: float) -> Any:
     norm, top, root = heavy[x, NORM], heavy[x, TOP], heavy[x, ROOT]
     seen = abs(heavy[x, SCORE])
     shrunk = seen + _less(
@@ -166,22 +221,24 @@ def _bound(heavy: Floats, x: int, horizon: Floats, c: float) -> Any:
     along = seen + root * (horizon[PATH] - heavy[x, STAMP + PATH])
     most = _less(heavy[x, CAP], _less(_less(shrunk, curved) + jumped, along))
     if heavy[x, TAKEN] == horizon[EPOCH]:
-        most = _less(most, heavy[x, SNAPSHOT] + root * horizon[AWAY])
+        most = _less(most, abs(heavy[x, SNAPSHOT]) + root * horizon[AWAY])
+        if now[CURVED] >= 0.0:
+            most = _less(most, _followed(heavy, x, horizon, now))
     return c * (most + heavy[x, PAD]) * (1.0 + SLACK)
 
 
 @njit(cache=True, fastmath={"nnan", "nsz"})
-def log_bound(heavy: Floats, x: int, horizon: Floats, c: float) -> Any:
+def log_bound(heavy: Floats, x: int, horizon: Floats, now: Floats, c: float) -> Any:
     """An upper bound of c·|score| of heavy column x that holds until the horizon."""
-    return _bound(heavy, x, horizon, c)
+    return _bound(heavy, x, horizon, now, c)
 
 
 @njit(cache=True, fastmath={"nnan", "nsz"})
-def log_bounds(heavy: Floats, members: Indices, horizon: Floats, c: float, out: Floats) -> Any:
+def log_bounds(heavy: Floats, members: Indices, horizon: Floats, now: Floats, c: float, out: Floats) -> Any:
     """The same for several columns; returns the largest, or 0."""
     top = 0.0
     for i in range(members.size):
-        out[i] = _bound(heavy, members[i], horizon, c)
+        out[i] = _bound(heavy, members[i], horizon, now, c)
         top = out[i] if out[i] > top else top
     return top
 
@@ -207,7 +264,7 @@ def _push(csc: Csc, k: int, step: float, slope: float, law: Law, rows: Rows) -> 
 
 
 @njit(cache=True)
-def advance(csc: Csc, k: int, t: int, s: int, law: Law, rows: Rows, sums: Floats, clock: Floats) -> None:
+def advance(csc: Csc, k: int, t: int, s: int, law: Law, rows: Rows, tied: Indices, sums: Floats, clock: Floats) -> None:
     """Step t: v shrinks by 1 - eta everywhere and loses eta·radius·s·x where the column is; clocks follow."""
     data, _, indptr = csc
     start, stop = indptr[k], indptr[k + 1]
@@ -235,6 +292,15 @@ def advance(csc: Csc, k: int, t: int, s: int, law: Law, rows: Rows, sums: Floats
     clock[PATH] = (clock[PATH] + sums[LAST_PATH]) * ROUND_UP
     clock[AGE] = 1.0 / m
     clock[DUST] = t
+    place = -1
+    for g in range(TIES):
+        place = g if tied[g] == k else place
+    if place >= 0:
+        sums[STEPS + place] += step
+    else:
+        sums[REST_LENGTH] += abs(step) * math.sqrt(square)
+        sums[REST_SUM] += abs(step) * norm
+        sums[REST_TOP] += abs(step) * top
     sums[MASS] += change + (sums[MASS] + abs(step) * norm) * rounding
     sums[ENERGY_ERROR] += rounding * (sums[ENERGY] + abs(energy_change) + (abs(step) * length_x / radius) ** 2)
     sums[ENERGY] += energy_change
@@ -272,5 +338,81 @@ def settle(m: float, rows: Rows, sums: Floats, clock: Floats) -> None:
     sums[PAST] = past_energy * (1.0 + relative)
     sums[CROSS] = energy * m
     sums[CROSS_ERROR] = energy * m * relative
+    sums[M_THEN:SUMS] = 0.0
+    sums[M_THEN] = m
     clock[AWAY] = 0.0
     clock[EPOCH] += 1.0
+
+
+@njit(cache=True)
+def tie(csc: Csc, picks: Indices, law: Law, rows: Rows, ties: Ties) -> Any:
+    """At a snapshot, ties the columns that recent steps went to, if few made most of them; whether it did."""
+    data, indices, indptr = csc
+    for g in range(TIES):
+        if ties.columns[g] >= 0:
+            for z in range(indptr[ties.columns[g]], indptr[ties.columns[g] + 1]):
+                ties.slopes[indices[z], g] = 0.0
+            ties.columns[g] = -1
+    if law.loss != LOGISTIC:
+        return False
+    count, total = 0, 0.0
+    for t in range(max(picks.size - RECENT, 0), picks.size):
+        k, place = picks[t], 0
+        while place < count and ties.recent[place] != k:
+            place += 1
+        if place == count:
+            ties.recent[place], ties.share[place] = k, 0.0
+            count += 1
+        length = math.sqrt(indptr[k + 1] - indptr[k])
+        ties.share[place] += length
+        total += length
+    left, chosen, entries = total, min(count, TIES), 0
+    for g in range(chosen):
+        place = int(np.argmax(ties.share[:count]))
+        left -= ties.share[place]
+        ties.share[place], ties.columns[g] = -1.0, ties.recent[place]
+        entries += indptr[ties.columns[g] + 1] - indptr[ties.columns[g]]
+    if left > (1.0 - COVERED) * total or entries > rows.y.size:
+        ties.columns[:] = -1
+        return False
+    for i in range(rows.slope.size):
+        ties.then[i], ties.lean[i] = rows.slope[i], rows.lean[i]
+    for g in range(chosen):
+        for z in range(indptr[ties.columns[g]], indptr[ties.columns[g] + 1]):
+            q = abs(rows.slope[indices[z]])
+            ties.slopes[indices[z], g] = q * (1.0 - q) * clipped(data[z], law.bound)
+    return chosen > 0
+
+
+@njit(cache=True)
+def follow(csc: Csc, k: int, x: int, law: Law, ties: Ties, epoch: float, heavy: Floats) -> None:
+    """Puts score, trend and ties of column k at the last snapshot into row x of the table."""
+    data, indices, indptr = csc
+    start, stop, full = indptr[k], indptr[k + 1], heavy[x, FULL] == 1.0
+    steps, trend = score_from_slopes(data, indices, start, stop, full, ties.then, ties.lean, law.bound, 1.0 / law.grid)
+    heavy[x, SNAPSHOT], heavy[x, SLOPE], heavy[x, TAKEN] = steps * law.grid, trend, epoch
+    found = tie_sums(data, indices, start, stop, ties.slopes, law.bound)
+    for g in range(TIES):
+        heavy[x, TIE + g] = found[g]
+
+
+@njit(cache=True)
+def look_at_now(t: int, m: float, law: Law, tied: Indices, sums: Floats, clock: Floats, now: Floats) -> None:
+    """now: how far all scores can be from their lines at the last snapshot, and where the clocks are."""
+    for g in range(CLOCKS + 1):
+        now[g] = clock[g]
+    now[CURVED] = -1.0
+    if tied[0] < 0:
+        return
+    away = clock[AWAY] / law.curvature
+    now[LINE] = m / sums[M_THEN] - 1.0
+    now[CURVED] = 0.5 * CURVE * away * away * (1.0 + SLACK)
+    now[NOW_LENGTH] = law.curvature * m * sums[REST_LENGTH] * (1.0 + SLACK)
+    now[NOW_SUM] = law.curvature * m * sums[REST_SUM] * (1.0 + SLACK)
+    now[NOW_TOP] = law.curvature * m * sums[REST_TOP] * (1.0 + SLACK)
+    pulls = 0.0
+    for g in range(TIES):
+        now[PULL + g] = m * sums[STEPS + g]
+        pulls += abs(now[PULL + g])
+    drift = law.curvature * law.radius * DRIFT * (t + 2.0)
+    now[BLUR] = law.bound * (TIE_ERROR * pulls + drift) + SLACK * (abs(now[LINE]) + 1e-6)
