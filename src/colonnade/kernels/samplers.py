@@ -478,6 +478,7 @@ def exact_picks(
 ) -> tuple[Picks, Counts]:
     """`rounds` picks of private Frank-Wolfe; `scale` is c = 1/b, b the Gumbel scale that the budget buys.
 
+    No column may hold a row twice (`sum_duplicates`): it would count as two values, each within the bound.
     Memory beside the matrix: 48 bytes a row, and 296 bytes for each heavy column; with the logistic loss and heavy
     columns 48 bytes a row more.
     """

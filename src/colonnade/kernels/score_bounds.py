@@ -116,7 +116,7 @@ class Ties(NamedTuple):
     columns: Indices  # -1 where there is none
     then: Floats  # slopes and leans of all rows at the last snapshot
     lean: Floats
-    slopes: NDArray[np.float32]  # q'(v⁰)·x of each, row by row
+    slopes: NDArray[np.float32]  # q'(v⁰)·x/bound of each, row by row: single precision spans them whatever the bound
     recent: Indices  # scratch
     share: Floats
 
@@ -308,6 +308,7 @@ def advance(csc: Csc, k: int, t: int, s: int, law: Law, rows: Rows, tied: Indice
     # |v - past|² from three sums, each with its error
     sums[CROSS] += step * along_past
     sums[CROSS_ERROR] += rounding * (abs(sums[CROSS]) + abs(step) * math.sqrt(square * sums[PAST]))
+    sums[CROSS_ERROR] += 2.0**-51 * math.sqrt((sums[ENERGY] + sums[ENERGY_ERROR]) * sums[PAST])  # u is rounded too
     away = m * m * (sums[ENERGY] + sums[ENERGY_ERROR]) + sums[PAST] - 2.0 * m * (sums[CROSS] - sums[CROSS_ERROR])
     away += 2.0**-49 * (m * m * sums[ENERGY] + sums[PAST])
     clock[AWAY] = curvature * (math.sqrt(max(away, 0.0)) * (1.0 + SLACK) + (t + 1) * DRIFT * (length_v + length_x))
@@ -380,7 +381,7 @@ def tie(csc: Csc, picks: Indices, law: Law, rows: Rows, ties: Ties) -> Any:
     for g in range(chosen):
         for z in range(indptr[ties.columns[g]], indptr[ties.columns[g] + 1]):
             q = abs(rows.slope[indices[z]])
-            ties.slopes[indices[z], g] = q * (1.0 - q) * clipped(data[z], law.bound)
+            ties.slopes[indices[z], g] = q * (1.0 - q) * (clipped(data[z], law.bound) / law.bound)
     return chosen > 0
 
 
@@ -393,7 +394,7 @@ def follow(csc: Csc, k: int, x: int, law: Law, ties: Ties, epoch: float, heavy: 
     heavy[x, SNAPSHOT], heavy[x, SLOPE], heavy[x, TAKEN] = steps * law.grid, trend, epoch
     found = tie_sums(data, indices, start, stop, ties.slopes, law.bound)
     for g in range(TIES):
-        heavy[x, TIE + g] = found[g]
+        heavy[x, TIE + g] = law.bound * found[g]
 
 
 @njit(cache=True)
