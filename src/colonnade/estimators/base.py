@@ -60,7 +60,7 @@ STEPPED = "noisy gradient in the row-norm geometry"
 
 @cache
 def _threads() -> Any:
-    """What limits the threads of linear algebra; to look for its libraries takes milliseconds, so that it is done once."""
+    """What limits the threads of linear algebra: looking for its libraries takes milliseconds, and is done once."""
     return ThreadpoolController()
 
 
