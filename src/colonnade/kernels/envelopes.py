@@ -130,12 +130,18 @@ def heavy_columns(indptr: Array, light_nnz: int) -> Any:
     return which
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always", error_model="numpy")
 def scaled_cosh(a: float, ref: float) -> Any:
-    """cosh(a)·exp(-ref) for a >= 0, ref >= 0 and |a - ref| < 700."""
-    if a > 20.0:
-        return 0.5 * exp_negative(ref - a)  # exp(-2a) is below an ulp of 1
+    """cosh(a)·exp(-ref) for a >= 0, ref >= 0 and |a - ref| < 700; free of branches."""
     return 0.5 * exp_negative(ref - a) * (1.0 + exp_negative(2.0 * a))
+
+
+@njit(cache=True, error_model="numpy")
+def _units_of(scratch: Floats, ref: float) -> None:
+    """Log bounds, none above ref, become envelopes; 0 below exp(-CUT) of the largest, where floor(...) is 0."""
+    for i in range(scratch.size):
+        a = scratch[i]
+        scratch[i] = MARGIN * scaled_cosh(a, ref) if a - ref > -CUT else 0.0
 
 
 @njit(cache=True)
@@ -210,8 +216,8 @@ def rebuild_envelopes(
     # size is at most 2^62, so that below exp(-CUT) of the largest floor(...) is 0: no exponential needed
     cool_one = MARGIN * scaled_cosh(cool_top, ref) if cool > 0 and cool_top - ref > -CUT else 0.0
     total = sum_light + cool * cool_one
+    _units_of(scratch[: hot.size], ref)
     for i in range(hot.size):
-        scratch[i] = MARGIN * scaled_cosh(scratch[i], ref) if scratch[i] - ref > -CUT else 0.0
         total += scratch[i]
     size = LARGEST_TOTAL / total
     groups[: (hot.size >> shift) + 1] = uint64(0)

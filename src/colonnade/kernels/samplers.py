@@ -249,7 +249,8 @@ def _choose_hot(s: Sampler, t: int) -> None:
     count, hot, reals, wholes = s.which.size, s.hot, s.reals, s.wholes
     old = hot[: wholes[HOT_COUNT]]
     most = 8.0 + 9.0 * reals[LENGTH] + 0.1 * t
-    if s.now[table.CURVED] < 0.0:
+    # where most columns are hot anyway, choosing them sooner spares nothing
+    if s.now[table.CURVED] < 0.0 or 2 * wholes[HOT_COUNT] > wholes[LOOKED]:
         reals[FAR] = most
     elif reals[RENEWED] > 2.0 * wholes[LOOKED]:
         reals[FAR] *= 0.7
