@@ -450,6 +450,16 @@ def test_blocks_are_gone_when_rows_are_agreed_on_whoever_dies_or_asks_again(tmp_
         assert not list(tmp_path.glob("*/alignment.blocks"))
 
 
+def test_nothing_of_an_agreement_is_left_when_an_operator_lets_it_go(tmp_path):  # noqa: F811
+    """Not even half of the file, of a process that was killed while it wrote: the pepper may be in that half."""
+    with Watched(keyed(tmp_path)) as straw:
+        straw.meet(straw.made.federation)
+    whole = tmp_path / "lab" / "alignment.json"
+    whole.with_name(".alignment.json.4711.0123abcd").write_bytes(whole.read_bytes()[:200])
+    assert forget(tmp_path / "lab")
+    assert not [path for path in (tmp_path / "lab").iterdir() if "alignment" in path.name]
+
+
 def test_fewer_common_rows_than_a_party_takes_part_with_are_told_to_nobody(tmp_path):  # noqa: F811
     """One party's minimum is enough, and the label holder's own is lower: a hub cannot ask it to skip the others."""
     made = keyed(tmp_path)

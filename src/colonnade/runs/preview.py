@@ -26,7 +26,7 @@ from colonnade.data.party import OPEN, Alignment
 from colonnade.errors import ColonnadeError, InvalidInput, MostlyNoise, NothingToLearn, UnusedLevels
 from colonnade.methods.method import GraphMethod, Method, curves_in_words
 from colonnade.methods.node_setup import Call, coordinator_setup, terms_of
-from colonnade.network.alignment import check_least
+from colonnade.network.aligner import check_least
 from colonnade.network.party_file import PartyFile
 from colonnade.network.party_run import Request, check_pinned, price, request_for
 from colonnade.network.party_service import PartyService
