@@ -53,3 +53,28 @@ def test_nobody_looks_for_an_attribute_that_a_method_may_or_may_not_have():
     for path in SOURCE.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert not [name for name in declared for look in ("getattr", "hasattr") if f'{look}(method, "{name}"' in text]
+
+
+def test_the_fingerprint_covers_all_that_decides_what_leaves(monkeypatch):
+    """Not the method's folder alone: curves, schemas, noise and solvers elsewhere change what a run releases too."""
+    from colonnade.methods import node_setup
+
+    package = Path(node_setup.__file__).parents[1]
+    before = node_setup.source_of(co.PrivateGram())
+    for name in (
+        "kernels/curves.py",
+        "data/schema/table.py",
+        "problem/cone.py",
+        "privacy/gate.py",
+        "methods/method.py",
+    ):
+        changed = (package / name).read_bytes() + b"\n"
+        read = Path.read_bytes
+        monkeypatch.setattr(
+            Path, "read_bytes", lambda self, n=name, c=changed, r=read: c if self == package / n else r(self)
+        )
+        node_setup._hashed.cache_clear()
+        assert node_setup.source_of(co.PrivateGram()) != before, name
+        monkeypatch.undo()
+    node_setup._hashed.cache_clear()
+    assert node_setup.source_of(co.PrivateGram()) == before != node_setup.source_of(co.SharingADMM())

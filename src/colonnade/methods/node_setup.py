@@ -47,6 +47,8 @@ from colonnade.runtime.program import COORDINATOR, NodeId, Program
 AnyMethod = Method | GraphMethod | MaskedScores
 Nodes = tuple[NodeId, ...]
 
+BESIDE_METHODS = ("methods", "kernels", "problem", "privacy", "data/schema")  # whose text is part of what ran
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -160,10 +162,19 @@ def terms_of(job: Job, method: AnyMethod) -> Terms:
 
 
 def source_of(method: AnyMethod) -> str:
-    """The version of colonnade and the text of all files in the method's own folder."""
-    home = Path(inspect.getfile(type(method))).parent
-    text = b"".join(file.read_bytes() for file in sorted(home.glob("*.py")))
-    return f"{installed()} {hashlib.sha256(text).hexdigest()[:16]}"
+    """The version of colonnade, and a hash of the text of all that decides what leaves: the method's own folder, and
+    BESIDE_METHODS, where values are computed, noised, solved for and, before that, made from tables."""
+    return f"{installed()} {_hashed(Path(inspect.getfile(type(method))).parent)}"
+
+
+@cache
+def _hashed(home: Path) -> str:
+    package = Path(__file__).parents[1]
+    text = hashlib.sha256()
+    for folder in (home, *(package / room for room in BESIDE_METHODS)):
+        for file in sorted(folder.glob("*.py")):
+            text.update(file.read_bytes())
+    return text.hexdigest()[:16]
 
 
 @cache
