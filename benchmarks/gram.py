@@ -3,8 +3,9 @@
 Splits are 80/20 (by patient where patients come back), delta = 1e-6, bounds are those of colonnade/reproduce/schemas, written down
 as a data dictionary would have them. A quick run simulates the release: exact sums plus Gaussian noise of the sds that the
 secure protocol brings, both shares of a product of two parties counted; the rules and the solve are those of a run. A full
-run does both, that and co.fit with co.PrivateGram between the parties, messages, masks, integers and all, and prints the
-two means side by side; bars are held to the real one. Baselines are scikit-learn's logistic regression, not private.
+run is co.fit with co.PrivateGram between the parties, messages, masks, integers and all, once as it comes and once with
+lines only (the same run, where no curve is taken), printed split by split; bars are held to it. On tables of at most
+SIMULATED entries the mean of simulations stands beside. Baselines are scikit-learn's logistic regression, not private.
 Then: what `sketch_rows` costs in accuracy and saves in bytes; and least squares on made-up data, simulated.
 """
 
@@ -66,6 +67,7 @@ LOSSES = (
     1.10,
 )  # the most log loss, over the labels' entropy, at the smallest epsilon: of many rows, and of fewer
 NEAR = 1.15  # times that of a pooled logistic regression: the most at the largest epsilon
+SIMULATED = 10_000_000  # entries of a table up to which a full run simulates too
 QUICK = ("a9a", "credit-default", "nhanes-diabetes")
 SCHEMAS = Path(__file__).resolve().parents[1] / "papers" / "schemas"
 ROWS_AT_ONCE = 20_000
@@ -264,7 +266,8 @@ class Release:
 
     def fit(self, problem: Problem, epsilon: float, rng: np.random.Generator) -> tuple[GramRule, GramSolution]:
         rho, every = rho_for(epsilon, DELTA), self.columns.owner.size
-        columns = replace(self.columns, weight=weigh(survival(self.rows, 1, rho), self.columns.level))
+        weight = weigh(survival(self.rows, 1, rho), self.columns.level, problem.loss.classifies)
+        columns = replace(self.columns, weight=weight)
         rule = choose(self.rows, every, rho, classes=problem.loss.classifies, hats=columns.hats)
         sums = self.sums(rule.sums * rho, rng) if rule.sums else None
         spent = rule.sums
@@ -370,62 +373,102 @@ def simulated(releases: Releases, test: np.ndarray, epsilon: float, seed: list[i
 def mean(found: list[Held]) -> tuple[float, float]:
     """Mean AUC and its standard error."""
     area = np.array([one.auc for one in found])
-    return float(area.mean()), float(area.std(ddof=1) / math.sqrt(area.size))
+    return float(area.mean()), float(area.std(ddof=1) / math.sqrt(area.size)) if area.size > 1 else math.nan
+
+
+@dataclass
+class Figures:
+    """All that one data set's runs gave, by epsilon."""
+
+    curves: dict[float, list[Held]] = field(default_factory=dict)
+    lines: dict[float, list[Held]] = field(default_factory=dict)  # as run beside curves, or the same where none are
+    trials: dict[float, list[Held]] = field(default_factory=dict)  # simulated
+    rules: dict[float, str] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> dict[float, list[Held]]:
+        return self.curves or self.trials
 
 
 def table(name: str, count: int, run: bool) -> bool:
-    """Print one data set's figures, simulated or also really run; whether every bar was reached."""
+    """Print one data set's figures, simulated or really run; whether every bar was reached."""
     data = load(name)
     if data is None:
         return True
     rows, d = data.matrix.shape
     base = alone(data, count)
-    best = max(base[who] for who in data.parties)
     others = ", ".join(f"{who} {base[who]:.3f}" for who in data.parties)
     print(f"{name}: {rows:,} x {d:,}, {(data.y > 0).mean():.0%} positive, {count} splits, delta {DELTA:g}")
-    print(f"  not private      all {base['all']:.4f}; one party alone: {others}; x = 0: 0.500", flush=True)
+    print(
+        f"  not private      all {base['all']:.4f}, log loss {base['loss']:.3f} of the entropy; "
+        f"one party alone: {others}; x = 0: 0.500",
+        flush=True,
+    )
     # Few rows make AUC vary more from one draw of the noise to the next than from split to split.
     draws = 1 if rows > 10_000 else 8
-    runs: dict[float, list[Held]] = {epsilon: [] for epsilon in EPSILONS}
-    trials: dict[float, list[Held]] = {epsilon: [] for epsilon in EPSILONS}
-    rules: dict[float, str] = {}
-    spent = 0.0
+    figures, began = Figures(), time.process_time()
     for seed, (train, test) in enumerate(splits(data, count)):
-        releases = Releases(data, train)
-        fed = data.federation(train)
-        for epsilon in EPSILONS:
-            for draw in range(draws):
-                rules[epsilon], trial = simulated(releases, test, epsilon, [seed, draw])
-                trials[epsilon].append(trial)
-            began = time.perf_counter()
-            runs[epsilon] += [real(data, fed, test, epsilon) for _ in range(draws if run else 0)]
-            spent += time.perf_counter() - began
-    reached = True
-    for epsilon, bar in zip(EPSILONS, BARS[name], strict=True):
-        held = runs[epsilon] or trials[epsilon]
-        area, error = mean(held)
-        reached &= area >= bar
-        loss, most = float(np.mean([one.loss for one in held])), math.inf
-        if epsilon == EPSILONS[0]:
-            most = LOSSES[rows <= MANY]
-        elif epsilon == EPSILONS[-1]:
-            most = NEAR * base["loss"]
-        reached &= loss <= most
-        beside = "simulated"
+        if not run or rows * d <= SIMULATED:
+            releases = Releases(data, train)
+            for epsilon in EPSILONS:
+                for draw in range(draws):
+                    figures.rules[epsilon], trial = simulated(releases, test, epsilon, [seed, draw])
+                    figures.trials.setdefault(epsilon, []).append(trial)
         if run:
-            sent = np.mean([one.megabytes for one in held])
-            beside = "run, {:.0f} MB; simulated {:.4f} ± {:.4f}".format(sent, *mean(trials[epsilon]))
-        print(
-            f"  epsilon {epsilon:<4g}     {area:.4f} ± {error:.4f}  bar {bar:.3f} "
-            f"{'reached' if area >= bar else f'MISSED by {bar - area:.4f}'}; "
-            f"{'beats' if area > best else 'below'} the best party alone; "
-            f"probabilities off by {np.mean([one.off for one in held]):.3f}, log loss {loss:.3f} of the entropy"
-            f"{'' if math.isinf(most) else f' (bar {most:.3f} ' + ('reached)' if loss <= most else 'MISSED)')}; "
-            f"{rules[epsilon]}, {held[-1].columns:,} columns; {beside}",
-            flush=True,
-        )
-    if run:
-        print(f"  {spent / (count * draws * len(EPSILONS)):.1f} s a run")
+            run_split(data, train, test, draws, figures)
+            so_far = "   ".join(
+                f"{e:g}: {mean(figures.curves[e][-draws:])[0]:.4f} ({mean(figures.lines[e][-draws:])[0]:.4f})"
+                for e in EPSILONS
+            )
+            print(f"    split {seed}, {time.process_time() - began:.0f} s so far: AUC (lines) {so_far}", flush=True)
+    reached = [told(name, data, base, figures, epsilon) for epsilon in EPSILONS]
+    return all(reached)
+
+
+def run_split(data: Dataset, train: np.ndarray, test: np.ndarray, draws: int, figures: Figures) -> None:
+    """Runs between the parties at every epsilon, as they come and, where that differs, with lines only."""
+    flat = replace(data, schemas={party: schema.as_lines() for party, schema in data.schemas.items()})
+    bent, straight = data.federation(train), flat.federation(train)
+    for epsilon in EPSILONS:
+        found = [real(data, bent, test, epsilon) for _ in range(draws)]
+        lines = found
+        if data.depth(train.size, epsilon):
+            lines = [real(flat, straight, test, epsilon) for _ in range(draws)]
+        figures.curves.setdefault(epsilon, []).extend(found)
+        figures.lines.setdefault(epsilon, []).extend(lines)
+
+
+def told(name: str, data: Dataset, base: dict[str, float], figures: Figures, epsilon: float) -> bool:
+    """Print what one budget gave beside its bars; whether all were reached."""
+    held, at, rows = figures.shown[epsilon], EPSILONS.index(epsilon), data.y.size
+    area, error = mean(held)
+    bar, best = BARS[name][at], max(base[who] for who in data.parties)
+    loss, most = float(np.mean([one.loss for one in held])), math.inf
+    if at == 0:
+        most = LOSSES[rows <= MANY]
+    elif epsilon == EPSILONS[-1]:
+        most = NEAR * base["loss"]
+    reached, beside = area >= bar and loss <= most, ["simulated"]
+    if figures.curves:
+        flat, doubt = mean(figures.lines[epsilon])
+        apart = np.array([one.auc for one in held]) - np.array([one.auc for one in figures.lines[epsilon]])
+        spread = apart.std(ddof=1) / math.sqrt(apart.size)
+        reached &= area >= flat - doubt
+        sent, less = (np.mean([one.megabytes for one in some]) for some in (held, figures.lines[epsilon]))
+        straight = "" if not apart.any() else f"; lines {flat:.4f} ± {doubt:.4f}, {less:.0f} MB"
+        beside = [f"run, {sent:.0f} MB{straight}; curves add {apart.mean():+.4f} ± {spread:.4f}"]
+        if figures.trials:
+            beside.append("simulated {:.4f} ± {:.4f}".format(*mean(figures.trials[epsilon])))
+    rule = f"{figures.rules[epsilon]}, " if figures.rules else ""
+    print(
+        f"  epsilon {epsilon:<4g}     {area:.4f} ± {error:.4f}  bar {bar:.4f} "
+        f"{'reached' if area >= bar else f'MISSED by {bar - area:.4f}'}; "
+        f"{'beats' if area > best else 'below'} the best party alone; "
+        f"probabilities off by {np.mean([one.off for one in held]):.3f}, log loss {loss:.3f} of the entropy"
+        f"{'' if math.isinf(most) else f' (bar {most:.3f} ' + ('reached)' if loss <= most else 'MISSED)')}; "
+        f"{rule}{held[-1].columns:,} columns; {'; '.join(beside)}",
+        flush=True,
+    )
     return reached
 
 
