@@ -83,17 +83,19 @@ def test_a_larger_budget_never_makes_curves_shallower_or_lighter():
     assert depths == sorted(depths)
     assert set(depths) == {0, 1, 2, 3, 4}
     level = np.repeat([0, 1], [33, 20])
-    weights = [weigh(n, level)[-1] for n in np.geomspace(10, 1000, 200)]
-    assert weights == sorted(weights)
-    assert 0 < weights[0] < weights[-1] == 1.0
+    for classes in (True, False):
+        weights = [weigh(n, level, classes)[-1] for n in np.geomspace(10, 1000, 200)]
+        assert weights == sorted(weights)
+        assert 0 < weights[0] < weights[-1] == 1.0
 
 
 def test_all_levels_of_a_curve_weigh_the_same_and_no_more_than_there_is_room():
     level = np.array([0, 1, 2, 2, 3, 3, 3, 3, 0])
-    weight = weigh(9.0, level)
-    by_level = [np.square(weight[level == k]).sum() for k in (1, 2, 3)]
-    assert by_level == pytest.approx([by_level[0]] * 3)
-    assert sum(by_level) == pytest.approx(max(9.0 / 3 - 2, 0.15 * 2))
+    for surviving, classes in ((3.0, True), (9.0, True), (25.0, True), (25.0, False)):
+        weight, spare = weigh(surviving, level, classes), surviving**2 / (1000 if classes else 2000)
+        by_level = [np.square(weight[level == k]).sum() for k in (1, 2, 3)]
+        assert by_level == pytest.approx([by_level[0]] * 3)
+        assert sum(by_level) == pytest.approx(max(min(surviving / 3 - 2, spare), min(0.15 * 2, spare / 4)))
 
 
 def test_all_columns_together_are_at_most_half_of_what_survives():

@@ -6,17 +6,22 @@ Depth    N = u·d says how many columns' Gram survives the noise (rule.py), L of
          N < L: lines. Else depth 1; depth k where L + c·k ≤ N/3 and all columns are N/2 or fewer, L + c·(2^k - 1), up
          to 4.
 Weight   in centred rows a hat of level l weighs W·2^-((l-1)/2): all levels of a curve weigh the same, c·W² columns
-         each. W = 1 where L and hats together count as N/3 columns or fewer; else as much less as it takes, but hats
-         may always count as .15·L columns. So lines hardly pay for curves, and hats fade in as the budget grows.
+         each. W = 1 where L and hats together count as N/3 columns or fewer, and hats as N²/1000 (numbers: N²/2000);
+         else as much less as it takes, but hats may always count as a quarter of that, up to .15·L columns. So lines
+         hardly pay for curves, and hats fade in as the budget grows.
 Support  the released Gram is solved with lines only, and with hats that weigh ½ or 1, fading from level to level by 0,
          ½ or 1: a lighter hat is a stronger prior that there is no bend. The one that explains most of the label is
          taken, less what its noise has learnt, if it explains more than lines do by 1 sd of the noise of that
-         difference (numbers: 2, since a wrong bend costs more where much is explained), and no more than there is to
+         difference (numbers: 2.5, since a wrong bend costs more where much is explained), and no more than there is to
          explain. Post-processing: free.
 Chosen   N/3, .15, 1 and 2 sds, and ½, by looking at credit-default (whole and 3,000 rows), nhanes-diabetes, flights
          (30,000 rows) and 21 tables from generators: straight, bent, skewed, with rare classes, of 442 to 60,000 rows
          (benchmarks/curves.py). At N/2 straight tables lost up to .01 of AUC at epsilon 1, at N/4 bent ones gained a
          third less. With 327,000 flights depth 4 gained .001 on depth 3; elsewhere it gained and lost nothing.
+         N²/1000 and 2.5 sds on the straight tables of benchmarks/battery.py, whose `price` prints what noise that is
+         1 + h times as large costs lines: at most about 1.2·h·L/N^1.7 of AUC, so that h·L = N²/4000 costs .0007
+         at N = 15 and .0016 at 256, and with numbers up to six times as much of R². Where .15·L was always allowed,
+         500 rows lost .017 of AUC.
 Leaves   nothing: arguments are public (schemas, rows, rho) or were released before.
 """
 
@@ -32,11 +37,12 @@ from colonnade.kernels.arrays import Floats, Indices
 from colonnade.problem.cone import Block, blocks_of
 
 ROOM = 3.0  # N over the columns that lines and hats together count as
-ALWAYS = 0.15  # of the lines: as many columns hats may count in any case
+ALWAYS = 0.15  # of the lines: as many columns hats may count in any case, and no more than
+CARE = {True: 1000.0, False: 2000.0}  # N² over four times this, for classes and for numbers
 MOST = 2.0  # N over all columns, each counted once
 DEEPEST = 4  # that is chosen unasked
 FADES = ((0.5, 0.0), (1.0, 0.0), (0.5, 0.5), (1.0, 0.5), (0.5, 1.0), (1.0, 1.0))  # of level 1, and from level to level
-PROOF = {True: 1.0, False: 2.0}  # sds of its noise by which bends must explain more, for classes and for numbers
+PROOF = {True: 1.0, False: 2.5}  # sds of its noise by which bends must explain more, for classes and for numbers
 
 
 @dataclass(frozen=True)
@@ -76,11 +82,12 @@ def choose_depth(surviving: float, lines: int, left_open: Sequence[int]) -> int:
     return depth
 
 
-def weigh(surviving: float, level: Indices) -> Floats:
-    """What each column weighs in centred rows."""
+def weigh(surviving: float, level: Indices, classes: bool) -> Floats:
+    """What each column weighs in centred rows, where labels are classes or numbers."""
     hats, lines = level > 0, int(np.count_nonzero(level == 0))
     relative = np.where(hats, np.exp2(-(level - 1.0) / 2.0), 0.0)
-    room = max(surviving / ROOM - lines, ALWAYS * lines)
+    spare = surviving**2 / CARE[classes]
+    room = max(min(surviving / ROOM - lines, spare), min(ALWAYS * lines, spare / 4.0))
     most = math.sqrt(room / max(float(np.square(relative).sum()), 1e-300))
     return np.where(hats, min(1.0, most) * relative, 1.0)
 

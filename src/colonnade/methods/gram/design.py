@@ -109,7 +109,7 @@ def public_columns(job: Job) -> PublicColumns:
         binary=np.concatenate([known[party][1] for party in parties if party in known]),
         nonnegative=np.concatenate([known[party][2] for party in parties if party in known]),
         level=level,
-        weight=weigh(survival(job.roster.rows, 1, rule_rho(job)), level),
+        weight=weigh(survival(job.roster.rows, 1, rule_rho(job)), level, job.problem.loss.classifies),
     )
 
 
