@@ -559,7 +559,8 @@ def test_the_code_of_the_store_page_checks_a_chain(
 
 def without_noise(text: str) -> str:
     """A text whose figures differ from run to run: without them, and without what depends on their width."""
-    return re.sub(r"[\s─━═]+", " ", re.sub(r"-?\d[\d.,e-]*", "#", text)).replace("[ #", "[#")
+    words = re.sub(r"[\s─━═]+", " ", re.sub(r"-?\d[\d.,e+-]*", "#", text))
+    return re.sub(r" ?([\[\]]) ?", r" \1 ", words)
 
 
 def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path, monkeypatch, capsys):
