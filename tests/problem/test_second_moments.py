@@ -100,6 +100,17 @@ def test_without_noise_odds_are_those_of_the_table_with_its_score_interval():
     assert (found.low, found.high) == pytest.approx(theirs.oddsratio_confint(), rel=0.02)
 
 
+@pytest.mark.parametrize("log_odds", [0.0, 0.1, 0.13, 1.2])
+def test_odds_of_many_rows_are_found_between_the_values_that_are_tried_first(log_odds):
+    rng = np.random.default_rng(9)
+    a = rng.random(400_000) < 0.5
+    y = rng.random(400_000) < expit(-1.0 + log_odds * a)
+    theirs = sm.stats.Table2x2([[np.sum(i & j) for j in (y, ~y)] for i in (a, ~a)])
+    found = odds_ratio(np.array([a.sum(), (a & y).sum(), y.sum()], float), np.zeros((3, 3)), 400_000)
+    assert found.estimate == pytest.approx(theirs.oddsratio, rel=1e-3)
+    assert (found.low, found.high) == pytest.approx(theirs.oddsratio_confint(), rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("rows", "first", "second", "log_odds"),
     [(20_000, 0.5, 0.3, 1.0), (20_000, 0.05, 0.3, 0.0), (20_000, 0.02, 0.1, 1.0), (200_000, 0.01, 0.2, 0.0)],

@@ -23,6 +23,7 @@ LOUD = 0.15  # of a variance: more noise than this leaves its root, and so corre
 APART = 0.25  # of the distance to the next variance: more noise than this turns a component
 LOG_ODDS = 12.0  # beyond this no odds ratio of interest lies
 GRID = 97  # log odds that are tried first
+ZOOMS = 5  # rounds, each ten times finer, by which the likeliest is found among them
 
 
 class Correlations(NamedTuple):
@@ -158,13 +159,16 @@ def odds_ratio(counts: Floats, covariance: Floats, rows: int, level: float = 0.9
         quadratic = (v00 * np.square(t1) - 2.0 * v10 * t1 * t0 + v11 * np.square(t0)) / det
         return np.asarray(quadratic.min(axis=1))
 
-    kept = distance(grid) <= most
+    best, width = float(grid[int(np.argmin(distance(grid)))]), 2.0 * LOG_ODDS / (GRID - 1)
+    for _ in range(ZOOMS):  # an interval may lie between two points of the grid
+        inner = best + width * np.linspace(-1.0, 1.0, 21)
+        best, width = float(inner[int(np.argmin(distance(inner)))]), width / 10.0
+    points = np.unique(np.append(grid, best))
+    kept = distance(points) <= most
     if kept[0] or kept[-1] or not kept.any():
         return Odds(math.nan, 0.0, math.inf)
     first, last = np.flatnonzero(kept)[[0, -1]]
-    ends = [_crossing(distance, most, grid[a], grid[b]) for a, b in ((first - 1, first), (last + 1, last))]
-    inner = np.linspace(ends[0], ends[1], 201)
-    best = float(inner[int(np.argmin(distance(inner)))])
+    ends = [_crossing(distance, most, points[a], points[b]) for a, b in ((first - 1, first), (last + 1, last))]
     return Odds(math.exp(best), math.exp(ends[0]), math.exp(ends[1]))
 
 
