@@ -42,7 +42,7 @@ TILE = 256  # rows and columns of the result that stay in cache while a block of
 NARROW = 1 << 31  # with a bound below this, entry + bound fits in 32 bits
 EXACT_BITS = 53
 EXACT_FLOAT = 1 << EXACT_BITS  # float64 sums of integers are exact up to here
-FLOAT_ROWS = 1024  # rows of floats multiplied at a time: they, too, stay in a core's cache
+FLOAT_ROWS = 512  # rows of floats multiplied at a time: they, too, stay in a core's cache
 FEWEST_ROWS = 128  # shorter blocks than this are no work for BLAS
 FLOAT_BITS = 23  # two residues of so many bits: 2^22 · 2^22 · 512 rows = 2^53
 PARALLEL = 1 << 24  # multiplications from which a second thread pays
