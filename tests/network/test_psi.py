@@ -521,8 +521,9 @@ def test_a_table_with_more_rows_than_it_may_bring_stays_at_home(tmp_path):  # no
         (lambda c: replace(c, members={n: replace(m, most=None) for n, m in c.members.items()}), "needs most = ..."),
         (lambda c: replace(c, members={"bank": c.members["bank"]}), "two or more parties"),
         (lambda c: replace(c, on=None, rows=10), "matched by a key"),
-        (lambda c: replace(c.members["bank"], most=0), "at least 1; got 0"),
+        (lambda c: replace(c.members["bank"], most=0), "at least 1 and at most 100,000,000; got 0"),
         (lambda c: replace(c.members["bank"], most=True), "got True"),
+        (lambda c: replace(c.members["bank"], most=10**8 + 1), "got 100000001"),
     ],
 )
 def test_a_mistake_in_the_federation_file_is_named(change, says, tmp_path):  # noqa: F811

@@ -53,6 +53,7 @@ from colonnade.privacy.store import write_synced
 _VERSION = 1
 NAME_THE_KEY = 'on must name the key column, as in on = "patient"'
 ALIGN = ("digests", "psi")
+_MOST = 100_000_000  # keys of a party; all of them are in memory, and blinded in hours
 _KEY_KIND = "ed25519:"
 _PIN_KIND = "sha256:"
 _ADDRESS = re.compile(r"[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}")
@@ -86,8 +87,8 @@ class Member:
         for name, count in (("columns", self.columns), ("rows", self.rows)):
             if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
                 raise InvalidInput(f"{name} must be a whole number, got {count!r}")
-        if self.most is not None and (type(self.most) is not int or self.most < 1):
-            raise InvalidInput(f"most must be a number of keys, at least 1; got {self.most!r}")
+        if self.most is not None and (type(self.most) is not int or not 1 <= self.most <= _MOST):
+            raise InvalidInput(f"most must be a number of keys, at least 1 and at most {_MOST:,}; got {self.most!r}")
 
     @property
     def width(self) -> int:
