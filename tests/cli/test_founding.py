@@ -54,6 +54,16 @@ def test_every_node_gets_its_own_keys_and_the_same_federation_file(folder: Path)
     assert "its label 'back'" in told
 
 
+def test_a_label_that_is_a_word_is_named_in_the_federation_file(folder: Path) -> None:
+    code, _, error = found(folder, "--label", "clinic.back=yes")
+    assert code == 0, error
+    file = FederationFile.load(folder / "study" / "clinic" / "federation.toml")
+    assert (file.label, file.classes) == (("clinic", "back"), ("not yes", "yes"))
+    assert (
+        "its label 'back': 'yes' is the class that is learnt" in (folder / "study" / "clinic" / "NEXT.md").read_text()
+    )
+
+
 def test_what_it_makes_passes_the_dry_runs_of_party_and_coordinator(folder: Path, monkeypatch) -> None:
     assert found(folder)[0] == 0
     rows = pl.DataFrame({"pid": range(600), "age": [50.0] * 600, "crp": [9.0] * 600, "back": [0, 1] * 300})

@@ -86,6 +86,8 @@ def test_two_files_that_differ_in_anything_have_different_digests(federation: co
     holder = file.label[0]
     beside = [{"offset": (holder, "x")}, {"weight": (holder, "x")}, {"offset": (holder, "z")}, {}]
     made += [replace(rows, **given) for given in beside]
+    named = [{"positive": "yes"}, {"positive": "yes", "negative": "no"}, {"positive": "no", "negative": "yes"}]
+    made += [replace(file, **given) for given in named]
     assert len({one.digest for one in made}) == len(made)
     assert {field.name for field in fields(Member)} <= {*members, "columns", "most"}
     assert {field.name for field in fields(FederationFile)} <= {
@@ -96,6 +98,8 @@ def test_two_files_that_differ_in_anything_have_different_digests(federation: co
         "align",
         "offset",
         "weight",
+        "positive",
+        "negative",
     }
     assert replace(file, hub="hub.example.org:7443").digest == file.digest
 

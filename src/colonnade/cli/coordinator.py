@@ -292,7 +292,7 @@ def new(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
     party: Annotated[list[str], typer.Option(help="NAME=SCHEMA.toml: a party's public schema; once for each.")],
     on: Annotated[str, typer.Option(help="The key by which rows are matched.")],
-    label: Annotated[str, typer.Option(help="PARTY.COLUMN: who holds the label, and its column.")],
+    label: Annotated[str, typer.Option(help="PARTY.COLUMN or PARTY.COLUMN=CLASS: who holds the label.")],
     hub: Annotated[str, typer.Option(help="HOST:PORT, where the parties find the coordinator.")],
     epsilon: Annotated[float, typer.Option(help="The most that all runs may spend on a party's rows.")] = 2.0,
     delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-6,
@@ -310,10 +310,10 @@ def new(
     with explained():
         from colonnade.cli.founding import read_members, write_organisations
 
-        members, pair = read_members(party, label)
+        members, pair, positive = read_members(party, label)
         policy = co.Policy(epsilon=epsilon, delta=delta, least=least)
         with busy("making keys and certificates", quiet or as_json):
-            write_organisations(folder, members, on, pair, hub, policy, most)
+            write_organisations(folder, members, on, pair, hub, policy, most, positive)
         told = {name: str(folder / name / "NEXT.md") for name in ("coordinator", *members)}
         shown = {**told, "authority": f"{folder / 'authority'}: keep it off the network"}
         answer({"folder": str(folder), "next": told}, lined(shown, max(map(len, shown))), "", quiet, as_json)

@@ -65,8 +65,10 @@ NEXT_COORDINATOR = """# The coordinator: what to do next
 """
 
 
-def read_members(words: Sequence[str], label: str) -> tuple[dict[str, tuple[co.Schema, str]], tuple[str, str]]:
-    """The parties' schemas, and who holds the label in which column, as the options of `federation new` say it."""
+def read_members(
+    words: Sequence[str], label: str
+) -> tuple[dict[str, tuple[co.Schema, str]], tuple[str, str], str | None]:
+    """The parties' schemas, who holds the label in which column, and the class that is learnt if it has words."""
     members: dict[str, tuple[co.Schema, str]] = {}
     for word in words:
         name, mark, path = word.partition("=")
@@ -77,10 +79,12 @@ def read_members(words: Sequence[str], label: str) -> tuple[dict[str, tuple[co.S
             what = f"{path} was read off the rows of {name}: its bounds tell about single people"
             raise co.InvalidInput(f'{what}. Have {name} replace them by public ones and remove source = "data".')
         members[name] = (schema, "table.csv")
-    holder, _, column = label.partition(".")
-    if holder not in members or not column:
-        raise co.InvalidInput(f"--label {label}: write PARTY.COLUMN; the parties are {', '.join(members)}.")
-    return members, (holder, column)
+    holder, _, rest = label.partition(".")
+    column, named, positive = rest.partition("=")
+    if holder not in members or not column or bool(named) != bool(positive):
+        known = ", ".join(members)
+        raise co.InvalidInput(f"--label {label}: write PARTY.COLUMN or PARTY.COLUMN=CLASS; the parties are {known}.")
+    return members, (holder, column), positive or None
 
 
 def write_organisations(
@@ -91,6 +95,7 @@ def write_organisations(
     hub: str,
     policy: co.Policy,
     most: int,
+    positive: str | None = None,
 ) -> None:
     """Fill a new folder; `members` are the parties' schemas, and where each one's table will be."""
     if folder.exists() and any(folder.iterdir()):
@@ -110,7 +115,7 @@ def write_organisations(
             parties[name] = Member(schema, policy, write_key(home / "signing.key"), most=most)
             write_text(home / "party.toml", PARTY.format(name=name, source=source))
     pin = certs.keep_signing_key(authority)
-    federation = FederationFile(parties, on, label, hub=hub, coordinator=pin, align="psi")
+    federation = FederationFile(parties, on, label, hub=hub, coordinator=pin, align="psi", positive=positive)
     for name in (COORDINATOR, *members):
         federation.save(folder / name / "federation.toml")
     loss = "Logistic" if members[label[0]][0].label is None else "LeastSquares"
@@ -125,7 +130,10 @@ def _write_next(
     allows = f"private runs of {policy.least:,} common rows or more, up to epsilon {policy.epsilon:g} in all at delta "
     allows += f"{policy.delta:g}; no exact values"
     for name, (_, source) in members.items():
-        own = f", its label {column!r}: numbers, or 1 and 0 for two classes" if name == holder else ""
+        kind = "numbers, or 1 and 0 for two classes"
+        if federation.positive is not None:
+            kind = f"{federation.positive!r} is the class that is learnt"
+        own = f", its label {column!r}: {kind}" if name == holder else ""
         text = NEXT_PARTY.format(name=name, allows=allows, source=source, on=federation.on, label=own, hub=hub)
         write_text(folder / name / "NEXT.md", text)
     write_text(folder / COORDINATOR / "NEXT.md", NEXT_COORDINATOR.format(parties=", ".join(members), hub=hub))

@@ -42,13 +42,14 @@ def _different(values: list[Any]) -> dict[Any, None]:
         raise InvalidInput("some labels are neither texts nor numbers: give one value a row.") from None
 
 
-def check_classes(given: Any) -> Classes:
+def check_classes(given: Any, advice: str = "") -> Classes:
     """(negative, positive), two different names."""
     pair = list(given) if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) else []
     names = [name.item() if isinstance(name, np.generic) else name for name in pair]
     plain = all(isinstance(n, str | bool | int) or (isinstance(n, float) and math.isfinite(n)) for n in names)
     if len(names) != 2 or not plain or in_words(names[0]) == in_words(names[1]):
-        raise InvalidInput(f"classes={given!r}: give two names, the class that is learnt last, as in ('no', 'yes').")
+        wanted = advice or "the class that is learnt last, as in ('no', 'yes')"
+        raise InvalidInput(f"classes={given!r}: give two different names, {wanted}.")
     return cast(Classes, tuple(names))
 
 
@@ -57,6 +58,13 @@ def other_class(positive: Name, negative: Name | None) -> Name:
     if negative is not None:
         return negative
     return (not positive) if isinstance(positive, bool) else f"not {in_words(positive)}"
+
+
+def as_named(classes: Classes) -> dict[str, Name]:
+    """positive and negative as a file names them, the second where it does not follow from the first."""
+    negative, positive = classes
+    follows = other_class(positive, None) == negative
+    return {"positive": positive} if follows else {"positive": positive, "negative": negative}
 
 
 def signs_of(labels: NDArray[Any], positive: Name) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ from scipy import sparse
 
 from colonnade.data import keyed_tables
 from colonnade.data.beside import NOTHING, Beside, beside_arrays, check_pairs, check_unit
-from colonnade.data.classes import Classes, Name, called, check_classes, check_named, other_class, signs_of
+from colonnade.data.classes import Classes, Name, as_named, called, check_classes, check_named, other_class, signs_of
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.keyed_tables import Surplus, take_rows
 from colonnade.data.party import (
@@ -215,7 +215,8 @@ class Federation:
         ordered = {name: frames[name] for name in file.members}
         unit = (file.unit.name, file.unit.rows) if file.unit != ROW else None
         beside = {"offset": file.offset, "weight": file.weight}
-        return cls.from_frames(ordered, file.on, file.label, schemas=schemas, policies=policies, unit=unit, **beside)
+        fed = cls.from_frames(ordered, file.on, file.label, schemas=schemas, policies=policies, unit=unit, **beside)
+        return fed if file.positive is None else fed.with_classes(file.positive, file.negative)
 
     @classmethod
     def elsewhere(cls, file: FederationFile, rows: int | None = None, session: str = "") -> Federation:
@@ -238,7 +239,7 @@ class Federation:
         holder, column = file.label
         check_party_names(parties)
         fed = cls(parties, holder, alignment, file.on, column, file.unit, places=places, away=file, session=session)
-        return replace(fed, beside=Beside(file.beside))
+        return replace(fed, beside=Beside(file.beside), classes=file.classes)
 
     def charter(self) -> FederationFile:
         """The federation file of this federation, with fresh keys that live in memory only."""
@@ -246,6 +247,7 @@ class Federation:
             raise InvalidInput("only a federation made with from_frames(..., label=...) has a federation file.")
         members = {n: Member(p.schema or Schema(()), p.policy, new_key()[0]) for n, p in self.parties.items()}
         beside: dict[str, Any] = {name: (self.label, column) for name, column in self.beside.columns.items()}
+        beside |= {} if self.classes is None else as_named(self.classes)
         return FederationFile(members, self.on, (self.label, self.label_column), self.unit, **beside)
 
     def _named(self, classes: Any) -> Federation:

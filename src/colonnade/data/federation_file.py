@@ -4,6 +4,8 @@
     on = "flight"                       # the key that rows are matched by
     align = "psi"                       # by private set intersection, or "digests"; left out: "psi" where all say most
     label = ["airline", "late"]         # who holds the labels, and in which column
+    positive = "yes"                    # of labels that are words, the class that is learnt; left out: numbers
+    negative = "no"                     # the other class; left out: every other value
     offset = ["airline", "log_hours"]   # of its table, a known part of each row's score; left out: none
     weight = ["airline", "flights"]     # likewise, how many rows a row stands for; left out: one
     hub = "hub.example.org:7443"        # where the parties find the coordinator, if they run elsewhere
@@ -43,6 +45,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.data.beside import check_pairs, check_unit
+from colonnade.data.classes import Classes, Name, check_classes, other_class
 from colonnade.data.schema.table import Schema, toml_lines, toml_value
 from colonnade.data.text_file import read_text
 from colonnade.errors import InvalidInput
@@ -60,7 +63,7 @@ _ADDRESS = re.compile(r"[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}")
 _POLICY = ("exact", "scores", "consortium", "least", "epsilon", "delta")
 _MEMBER_FIELDS = {"schema", "columns", "rows", "most", "key", "certificate", "address", *_POLICY}
 _TOP_FIELDS = {"version", "on", "align", "rows", "by", "label", "unit", "people", "hub", "coordinator", "parties"}
-_TOP_FIELDS |= {"offset", "weight"}
+_TOP_FIELDS |= {"offset", "weight", "positive", "negative"}
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,8 @@ class FederationFile:
     coordinator: str | None = None  # the public key of who runs the hub
     offset: tuple[str, str] | None = None  # as the label: who holds it, and in which column
     weight: tuple[str, str] | None = None
+    positive: Name | None = None  # the class that is learnt, where labels are words
+    negative: Name | None = None
 
     def __post_init__(self) -> None:
         if self.coordinator is not None:
@@ -156,6 +161,19 @@ class FederationFile:
         if self.beside and self.on is None:
             raise InvalidInput(f"{next(iter(self.beside))} names a column of a table that has a key: say on = ... too")
         check_unit(self.beside, None if self.unit == ROW else self.unit)
+        if self.positive is None and self.negative is not None:
+            raise InvalidInput(
+                'negative = ... names the other class: say positive = "...", the one that is learnt, too'
+            )
+        if self.positive is not None:
+            if self.on is None:
+                raise InvalidInput("positive names a class in a column of a table that has a key: say on = ... too")
+            check_classes(self.classes, 'positive = "yes" and negative = "no"')
+
+    @property
+    def classes(self) -> Classes | None:
+        """What the labels −1 and 1 are called; None: they are numbers."""
+        return None if self.positive is None else (other_class(self.positive, self.negative), self.positive)
 
     @property
     def beside(self) -> dict[str, str]:
@@ -174,7 +192,7 @@ class FederationFile:
         path = Path(path)
         top = {name: getattr(self, name) for name in ("on", "rows", "hub", "coordinator", "people")}
         top |= {"align": None if self.align == ALIGN[0] else self.align, "by": "rows" if self.by == "rows" else None}
-        top |= {"label": self.label, "offset": self.offset, "weight": self.weight}
+        top |= {name: getattr(self, name) for name in ("label", "positive", "negative", "offset", "weight")}
         top |= {"unit": None if self.unit == ROW else (self.unit.name, self.unit.rows)}
         lines = [f"version = {_VERSION}", *_given_lines(top)]
         for name, member in self.members.items():
@@ -229,6 +247,7 @@ class FederationFile:
             parts.append(addresses)  # who dials whom follows from them
         parts += [] if self.coordinator is None else ["coordinator", self.coordinator]
         parts += ["beside", self.beside] if self.beside else []
+        parts += [] if self.positive is None else ["classes", self.positive, self.negative]
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -280,6 +299,7 @@ def _from_plain(raw: Mapping[str, Any], folder: Path) -> FederationFile:
     members = {name: _member(name, table, folder) for name, table in parties.items()}
     same: dict[str, Any] = {name: _beside(name, raw[name]) for name in ("offset", "weight") if name in raw}
     same |= {name: raw[name] for name in ("align", "rows", "by", "hub", "people", "coordinator") if name in raw}
+    same |= {name: raw[name] for name in ("positive", "negative") if name in raw}
     if "align" not in raw and on is not None and all(member.most is not None for member in members.values()):
         same["align"] = "psi"
     return FederationFile(members, on, (label[0], label[1]), _unit(raw.get("unit")), **same)

@@ -198,7 +198,10 @@ def _private_labels(y: Any, job: Job) -> Any:
     """Labels under privacy: no check, since a refusal would tell whether both classes, or a wild value, occur."""
     assert job.privacy is not None
     if np.asarray(y).dtype.kind not in "biuf":  # the type of a column is public
-        raise InvalidInput("labels of a private run must be numbers: write the positive class as 1, the other as 0.")
+        raise InvalidInput(
+            "labels of a private run must be numbers: write the positive class as 1, the other as 0; or name it in the "
+            'federation file, as in positive = "yes".'
+        )
     middle, reach = job.privacy.label_middle, job.privacy.label_reach
     with np.errstate(over="ignore", invalid="ignore"):  # of wider floats: a warning may be an error, which others see
         values = np.nan_to_num(np.asarray(y, dtype=np.float64), nan=middle)

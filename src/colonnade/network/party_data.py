@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.data.alignment import Agreement, RowOffer, offer
+from colonnade.data.classes import count_strange, signs_of
 from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
 from colonnade.data.notices import LabelCounts, about_columns, about_labels, about_levels, count_labels
@@ -160,7 +161,7 @@ class PartyData:
         else:
             own = self.table if agreement is None else self.table[agreement.places(self.offer(agreement.pepper))]
             holder, column = self.file.label
-            labels = own[column].to_numpy() if learns and holder == self.name else None
+            labels = self._labels_in(own[column], job) if learns and holder == self.name else None
             if labels is not None:
                 beside = {what: own[name].to_numpy() for what, name in self.file.beside.items()}
             assert self.member.schema is not None
@@ -172,6 +173,20 @@ class PartyData:
         if job is None or not (learns and self.holds_labels):
             return block
         return replace(block, labels=usable_labels(np.asarray(labels), job, beside))
+
+    def _labels_in(self, column: pl.Series, job: Job | None) -> NDArray[Any]:
+        """Labels of its table: numbers, or −1 and 1 where the federation file names a class. A private run takes every
+        other word for the other class: an error would tell whether one occurs."""
+        labels, classes = column.to_numpy(), self.file.classes
+        if classes is None:
+            return labels
+        private = job is not None and job.privacy is not None
+        if self.file.negative is not None and not private and (strange := count_strange(labels, classes)):
+            what = f"{strange:,} of {labels.size:,} labels of {self.name!r} are neither positive nor negative"
+            raise InvalidInput(
+                f"{what} by the federation file. Leave those rows out, or leave negative out of the file."
+            )
+        return signs_of(labels, classes[1])
 
     @cached_property
     def seen(self) -> _Seen:
@@ -203,7 +218,10 @@ class PartyData:
         if not self.labelled:
             return None
         try:
-            return count_labels(self.labels if self.file.on is None else self.table[self.file.label[1]].to_numpy())
+            if self.file.on is None:
+                return count_labels(self.labels)
+            column = self.table[self.file.label[1]].to_numpy()
+            return count_labels(column if self.file.classes is None else signs_of(column, self.file.classes[1]))
         except Exception:  # as above
             return None
 
