@@ -219,6 +219,10 @@ def test_budgets_are_those_that_the_ledgers_account_for(server, store):
     }
 
 
+def test_names_of_parties_stand_at_the_left_of_their_budgets(server):
+    assert '<th scope="row">hospital</th>' in request(server, f"/{server.token}/")[2].partition('id="budgets"')[2]
+
+
 def shown_budgets(shown):
     """The budgets of a page, by party and name of the column."""
     head, *rows = table_of(shown, "What was spent, and what is left")

@@ -81,7 +81,7 @@ def _unit(fit: FitFacts) -> str:
 def _budgets(budgets: Sequence[Mapping[str, str]]) -> str:
     if not budgets:
         return paragraph(NO_BUDGETS)
-    return html.table("What was spent, and what is left", *html.filled(budgets), numbers=len(budgets[0]) - 1)
+    return html.budget_table(budgets)
 
 
 def _assumptions(fit: FitFacts) -> str:

@@ -72,10 +72,11 @@ def facts(caption: str, values: Mapping[str, str]) -> Markup:
     return table(caption, (), list(values.items()))
 
 
-def filled(lines: Sequence[Mapping[str, str]]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of a table, without the columns that are empty in every row."""
+def budget_table(lines: Sequence[Mapping[str, str]]) -> Markup:
+    """What parties have spent and have left, without the columns that are empty in every row."""
     names = [name for name in lines[0] if any(line[name] for line in lines)]
-    return names, [[line[name] for name in names] for line in lines]
+    rows = [[line[name] for name in names] for line in lines]
+    return table("What was spent, and what is left", names, rows, numbers=len(names) - 1)
 
 
 def cards(values: Mapping[str, str]) -> Markup:

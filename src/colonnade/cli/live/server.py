@@ -239,8 +239,7 @@ def _ledgers(ledgers: Sequence[Account]) -> str:
         lines.append({**line, "left of the limit": _with_bar(line["left of the limit"], one)})
     bounds = "“Unbounded” means that exact values have left, so that no epsilon holds."
     chains = "The figures are those of colonnade budget show, which also checks the chains of the ledgers."
-    spent = table("What was spent, and what is left", *parts.filled(lines), numbers=len(lines[0]) - 1)
-    return spent + paragraph(f"{bounds} {chains}", "soft")
+    return parts.budget_table(lines) + paragraph(f"{bounds} {chains}", "soft")
 
 
 def _with_bar(words: str, account: Account) -> str:
