@@ -65,7 +65,7 @@ def _table(rows: int, columns: int, parties: int) -> tuple[np.ndarray, np.ndarra
 
 def _one(rows: int, columns: int, parties: int) -> None:
     X, y = _table(rows, columns, parties)
-    fixed = _fit(X[:200], y[:200], parties)[0]
+    fixed = min(_fit(X[:200], y[:200], parties)[0] for _ in range(2))  # the first may load kernels
     seconds, fit, engine = _fit(X, y, parties)
     plain, busiest = _plain(X), max(engine.seconds.values())
     role = max(engine.seconds, key=engine.seconds.__getitem__)

@@ -375,11 +375,14 @@ class Totals:
         return {pair: total & self.stage.masks(pair) for pair, total in self.cross.items()}
 
     def save(self) -> tuple[Any, ...]:
-        return self.done, tuple(self.cross.values()), tuple(self.parts.values())
+        # It is written for every block: in half the bytes where no ring needs more.
+        most = max((int(bits.max(initial=1)) for bits in self.stage.bits.values()), default=1)
+        words = np.uint32 if most <= 32 else np.uint64
+        return self.done, tuple(total.astype(words) for total in self.cross.values()), tuple(self.parts.values())
 
     def load(self, saved: tuple[Any, ...]) -> None:
         self.done, products, parts = saved
-        self.cross = dict(zip(self.cross, (product.copy() for product in products), strict=True))
+        self.cross = dict(zip(self.cross, (product.astype(np.uint64) for product in products), strict=True))
         self.parts = dict(zip(self.own, parts, strict=False))  # none before all have come
 
 
