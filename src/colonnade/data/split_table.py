@@ -13,7 +13,7 @@ from scipy import sparse
 
 from colonnade.data.party import LABELS, OPEN, LazyNames, Party, list_names, require_party
 from colonnade.data.row_order import rank_in_person
-from colonnade.data.schema.cells import as_frame
+from colonnade.data.schema.cells import Missing, as_frame
 from colonnade.data.schema.columns import Categorical, Column, Date, Plain, features_of
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
@@ -71,16 +71,21 @@ def _check_matrix(shape: tuple[int, ...], values: NDArray[np.float64]) -> None:
 
 
 def _frame_table(frame: pl.DataFrame) -> NumberTable:
-    """A frame: numbers stay as they are, text becomes one column for each of its values."""
+    """A frame: numbers stay as they are, text becomes one column for each of its values. A column with gaps gets one
+    more, which says where they are, as in a schema that is read off the rows."""
     _check_shape(*frame.shape)
     read = Schema.infer(frame).columns
-    kinds = [kind if isinstance(kind, Categorical | Date) else Plain(kind.name) for kind in read]
+    kinds = [kind if isinstance(kind, Categorical | Date) else Plain(kind.name, _gaps(kind)) for kind in read]
     schema, columns, start = Schema(tuple(kinds), source="data"), {}, 0
     for kind in kinds:
         stop = start + len(features_of(kind))
         columns[kind.name] = (kind, list(range(start, stop)))
         start = stop
     return NumberTable(schema.encode(frame).matrix, schema.features, columns)
+
+
+def _gaps(kind: Column) -> Missing:
+    return "refuse" if kind.missing == "refuse" else "indicator"
 
 
 def _check_shape(rows: int, columns: int) -> None:
