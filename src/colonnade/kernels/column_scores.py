@@ -32,7 +32,6 @@ NO_BEND = 1e150  # its products with other numbers stay finite
 FARTHEST = 1000.0  # beyond this prediction q' is 0 and what is computed for it is rounding: kept from growing
 
 BLOCK = 64  # nonzeros that are gathered before vector instructions take over
-ROWS = 2048  # that are looked at in one go: what is known of them stays in the nearest cache
 # 1.5·2^52 leaves a whole number of at most 2^51 in the low bits of its sum: a conversion that vector units have
 WHOLE = 6755399441055744.0
 WHOLE_BITS = np.float64(WHOLE).view(np.int64)
@@ -151,21 +150,19 @@ def _leans(v: Floats, q: Floats, lean: Floats) -> Any:
     return total, top
 
 
+@njit(cache=True, error_model="numpy")
+def _predictions(rows: Floats, m: float, v: Floats) -> None:
+    for i in range(v.size):
+        v[i] = m * rows[i, 0]
+
+
 @njit(cache=True)
 def all_slopes(loss: int, limit: float, y: Floats, rows: Floats, m: float, v: Floats, q: Floats, lean: Floats) -> Any:
     """Predictions, slopes and leans q'(v)·v of all rows; returns (Σ, max) of the rows' bends."""
-    total, top = 0.0, 0.0
-    for first in range(0, v.size, ROWS):  # what one loop leaves in the cache the next one finds
-        last = min(first + ROWS, v.size)
-        for i in range(first, last):
-            v[i] = m * rows[i, 0]
-        slopes(loss, limit, y[first:last], v[first:last], q[first:last])
-        if loss == LOGISTIC:
-            bends, bend = _leans(v[first:last], q[first:last], lean[first:last])
-            total += bends
-            top = max(top, bend)
+    _predictions(rows, m, v)
+    slopes(loss, limit, y, v, q)
     if loss == LOGISTIC:
-        return total, top
+        return _leans(v, q, lean)
     lean[:] = 0.0
     return NO_BEND, NO_BEND
 
