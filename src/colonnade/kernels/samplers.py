@@ -53,7 +53,7 @@ from colonnade.kernels.stream import Stream, below, open_uniform
 EVALUATE, REBUILD = 4, 6
 
 # counters
-EVALUATIONS, REJECTED, REBUILDS, SNAPSHOTS, VIOLATIONS, HEAVY, WORK, COUNTERS = range(8)
+EVALUATIONS, REJECTED, REBUILDS, SNAPSHOTS, VIOLATIONS, HEAVY, WORK, PASSES, COUNTERS = range(9)
 # envelopes in all, all light ones, each cool one, all when they were made
 ALL, LIGHT, COOL_EACH, AT_REBUILD, TOTALS = range(5)
 # where things stand, in whole numbers; KNOWN: the slopes at hand are this step's; READ: heavy nonzeros in this step
@@ -86,6 +86,7 @@ class Counts(NamedTuple):
     snapshots: int  # times all scores were computed
     heavy: int  # columns with an envelope of their own
     work: int  # nonzeros read
+    passes: int  # times the slopes of all rows were computed
 
 
 class Light(NamedTuple):
@@ -218,6 +219,7 @@ def _see_rows(s: Sampler, m: float) -> None:
     bends = all_slopes(law.loss, law.limit, rows.y, rows.pairs, m, rows.v, rows.slope, rows.lean)
     s.reals[BEND_SUM], s.reals[BEND_TOP] = bends
     s.wholes[KNOWN] = 1
+    s.counts[PASSES] += 1
 
 
 @njit(inline="always")
@@ -500,4 +502,4 @@ def exact_picks(
             "a score exceeded its bound: the picks are not draws of the mechanism and were discarded. This is a fault "
             "of the library; please report the sizes of the data."
         )
-    return picks, Counts(*(counts[i] for i in (EVALUATIONS, REJECTED, REBUILDS, SNAPSHOTS, HEAVY, WORK)))
+    return picks, Counts(*(counts[i] for i in (EVALUATIONS, REJECTED, REBUILDS, SNAPSHOTS, HEAVY, WORK, PASSES)))

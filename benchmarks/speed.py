@@ -1,0 +1,102 @@
+"""The ratios of docs/speed.md, each from three measurements, as ranges; the page's table is written from what they say.
+
+    python -m benchmarks speed            RCV1's and News20's shapes
+    python -m benchmarks --full speed     all shapes of the paper, rows scaled to memory
+    python -m benchmarks.speed NAME ...   these shapes only
+    python -m benchmarks.speed --write    the table of docs/speed.md, from benchmarks/results/speed.json
+
+Measured is what `sparse` measures, in CPU seconds: data once, conversion, baselines and ours three times. A shape's last
+measurement stands in the file, with the load of the machine when it began: ranges from a busy one are wider.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from typing import Any
+
+from benchmarks.sparse import SHAPES, Bar, generate, measured, seconds, warm_up
+from benchmarks.timing import ROOT
+
+RUNS = 3
+FOUND = ROOT / "benchmarks" / "results" / "speed.json"
+PAGE = ROOT / "docs" / "speed.md"
+PLACE = re.compile(r"(<!-- measured: python -m benchmarks --full speed -->\n).*?(<!-- end of measured -->)", re.DOTALL)
+
+Found = dict[str, dict[str, Any]]
+
+
+def range_of(values: list[float]) -> str:
+    """From the smallest to the largest."""
+    low, high = (f"{v:,.0f}" if v >= 20.0 else f"{v:.1f}" for v in (min(values), max(values)))
+    return low if low == high else f"{low}–{high}"
+
+
+def verdict(values: list[float], asked: float) -> str:
+    met = sum(value >= asked for value in values)
+    return "met" if met == len(values) else "**missed**" if met == 0 else f"met in {met} of {len(values)}"
+
+
+def table(found: Found) -> str:
+    """In Markdown, with the load under which each shape was measured."""
+    lines = ["| What | Times faster than | Measured | Bar | |", "| --- | --- | --- | --- | --- |"]
+    for name in (shape for shape in SHAPES if shape in found):
+        for what, bar in found[name]["bars"].items():
+            cells = (what, bar["baseline"], range_of(bar["measured"]), f"{bar['asked']:,g}")
+            lines.append(f"| {' | '.join(cells)} | {verdict(bar['measured'], bar['asked'])} |")
+    loads = ", ".join(f"{name} {found[name]['load']:.1f}" for name in SHAPES if name in found)
+    return "\n".join([*lines, "", f"Load of the machine ({os.cpu_count()} cores) when a shape began: {loads}."])
+
+
+def run(names: tuple[str, ...], quick: bool) -> Found:
+    """Measures the shapes, keeps what was found, and shows the table."""
+    warm_up()
+    found: Found = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.exists() else {}
+    fresh: Found = {}
+    for name in names:
+        load, data, bars = os.getloadavg()[0], generate(name), dict[str, list[Bar]]()
+        for _ in range(RUNS):
+            again = data._replace(conversion=seconds(data.csr.tocsc)[0])
+            for bar in measured(again, quick):
+                bars.setdefault(bar.what, []).append(bar)
+        del data, again
+        values = {
+            what: {"baseline": all_[0].baseline, "asked": all_[0].asked, "measured": [bar.measured for bar in all_]}
+            for what, all_ in bars.items()
+        }
+        fresh[name] = {"load": load, "bars": values}
+        FOUND.parent.mkdir(parents=True, exist_ok=True)
+        FOUND.write_text(json.dumps(found | fresh, indent=1), encoding="utf-8")  # after each: the whole takes long
+    print(f"\n{table(fresh)}")
+    return fresh
+
+
+def write() -> int:
+    """Puts the table into the page."""
+    if not FOUND.exists():
+        sys.stderr.write(f"no {FOUND}: measure first, by `python -m benchmarks --full speed`\n")
+        return 1
+    new = table(json.loads(FOUND.read_text(encoding="utf-8")))
+    text, count = PLACE.subn(lambda place: f"{place[1]}{new}\n{place[2]}", PAGE.read_text(encoding="utf-8"))
+    if count != 1:
+        sys.stderr.write(f"{PAGE} has {count} places for the table, not one\n")
+        return 1
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+def main(quick: bool = True) -> int:
+    """Measures; returns 1 if a bar is missed in every run."""
+    found = run(("rcv1", "news20") if quick else tuple(SHAPES), quick)
+    bars = [bar for shape in found.values() for bar in shape["bars"].values()]
+    return int(any(max(bar["measured"]) < bar["asked"] for bar in bars))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        sys.exit(write())
+    if not sys.argv[1:] or set(sys.argv[1:]) - set(SHAPES):
+        sys.exit(f"usage: python -m benchmarks.speed (--write | NAME ...); names are {', '.join(SHAPES)}")
+    run(tuple(sys.argv[1:]), quick=False)
