@@ -598,3 +598,12 @@ def test_products_of_rows_that_are_all_at_their_bounds_do_not_wrap_round(rows, r
     (figures, matrix) = seen.matrices[0]
     y = np.full(rows, figures.label)
     assert np.array_equal(matrix, plain_gram(fed, Job(NUMBERS, fed.roster(), terms), figures, seen.frame, y))
+
+
+def test_rows_that_are_shorter_than_a_step_are_refused_by_name_before_anything_is_spent(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (200, 4)), np.sign(rng.normal(size=200))
+    fed = co.Federation.split(X, y, {"a": [0, 1], "b": [2, 3]}, label="a")
+    bounds = co.Privacy(1.0, 1e-6, trust="nobody", row_norm={"a": 1.0, "b": 1e-9}, feature_bound=1.0)
+    with pytest.raises(co.InvalidInput, match=r"party 'b': rows of length 1e-09 or less round to nothing in steps of"):
+        co.fit(fed, co.Problem(co.Logistic()), co.PrivateGram(cross="sketch"), bounds, store=tmp_path)

@@ -525,7 +525,12 @@ def test_a_curve_is_its_number_in_the_datas_units_and_hats_beside_it(tmp_path):
         ("age", "age", 0, "number", 30.0),
         *((f"age~{k}", "age", 0, "part", 1.0) for k in (1, 2, 3)),
     ]
-    assert release.regress("cost", ["age"]).names == ("clinic:age",)
+    whole = ("clinic:age", *(f"clinic:age~{k}" for k in (1, 2, 3)))
+    assert release.regress("cost", ["age"], drop=None).names == whole  # the number's name is the whole curve's
+    assert release.regress("cost", ["age~2"], drop=None).names == ("clinic:age~2",)
+    found = release.regress("cost", ["age"], drop=None)
+    assert found.test("age") == found.test(whole)
+    assert found.test("age").df == 4
 
 
 def test_a_band_is_that_of_the_curve_at_its_values(tmp_path):
@@ -548,12 +553,12 @@ def test_a_band_is_that_of_the_curve_at_its_values(tmp_path):
     assert band["effect"].to_numpy() == pytest.approx(expected.effect, rel=1e-7)
     assert band.select("low", "high").to_numpy() == pytest.approx(expected.conf_int(), rel=1e-6)
     assert found.curve("age")["value"].to_list() == [20.0, 35.0, 50.0, 65.0, 80.0]
-    line = exact.regress("cost", ["age"], drop=None)
-    slope = line.coefficients["clinic:age"]
-    assert line.curve("age", [60.0])["effect"][0] == pytest.approx(10 * slope)
+    assert exact.regress("cost", ["age"], drop=None).coefficients == found.coefficients
     for name in ("ldl", "cost"):
         with pytest.raises(co.InvalidInput, match="no number of this model"):
-            line.curve(name)
+            found.curve(name)
+    line = run(tmp_path / "line", federation()).release.regress("cost", ["age"], drop=None)
+    assert line.curve("age", [60.0])["effect"][0] == pytest.approx(10 * line.coefficients["clinic:age"])
 
 
 def test_the_columns_carry_where_they_come_from(fit):

@@ -197,10 +197,11 @@ class Inference:
         return {one for k in self.left_out for one in (self.release.names[k], every[k].name, every[k].source)}
 
     def test(self, names: Iterable[str], value: float = 0.0) -> Test:
-        """Test that the coefficients of all these columns have this value; a declared column stands for its levels."""
-        places = sorted(
-            {place for name in ([names] if isinstance(names, str) else names) for place in self.places(name)}
-        )
+        """Test that the coefficients of all these columns have this value; a declared column stands for its levels, and
+        a number that is a curve for its hats too."""
+        own = {place for name in ([names] if isinstance(names, str) else names) for place in self.places(name)}
+        hats = self.release.with_hats(self.kept[place] for place in own if place < len(self.kept))
+        places = sorted(own | {self.kept.index(k) for k in hats if k in self.kept})
         return self._joint(np.eye(len(self.kept) + 1)[places], np.full(len(places), value))
 
     def contrast(self, equations: Mapping[str, float] | Iterable[Mapping[str, float]], value: Any = 0.0) -> Test:

@@ -160,6 +160,20 @@ class Release:
             found += [k for k in whole if k not in found]
         return found
 
+    def with_hats(self, places: Iterable[int]) -> list[int]:
+        """Each number that is a curve followed by its hats."""
+        found: list[int] = []
+        for k in places:
+            own, hats = self._all[k], list[int]()
+            if own.kind == "number":
+                hats = [
+                    j
+                    for j, one in enumerate(self.columns)
+                    if (one.party, one.source, one.kind) == (own.party, own.source, "part")
+                ]
+            found += [j for j in (k, *hats) if j not in found]
+        return found
+
     # ------------------------------------------------------------------------ what may be read off it
 
     @property
@@ -251,8 +265,8 @@ class Release:
         """A linear model of any column by any others, with intervals and tests; it costs nothing.
 
         target        the column to explain; None: the label.
-        on            the columns that explain it, declared columns by their name; None: all others. The name of a curve
-                      is its number alone: name its hats too ("age~1", …), and an indicator ("age=missing").
+        on            the columns that explain it, declared columns by their name; None: all others. The name of a
+                      curve stands for its number and its hats; an indicator of gaps is named for itself, "age=missing".
         level         of the intervals.
         drop          "auto": leave out columns that the budget does not determine, by the columns alone, never by the
                       target; None: keep all.
@@ -281,7 +295,7 @@ class Release:
         kept, left_out = chosen, list[int]()
         if drop == "auto":
             matrix, noise = self.part([*chosen, aim])
-            guarded = set(self.find(protect))
+            guarded = set(self.with_hats(self.find(protect)))
             inside = {i for i, k in enumerate(chosen) if k in guarded}
             places, out = determined_columns(matrix[:-1, :-1], noise[:-1, :-1], inside)
             kept, left_out = [chosen[i] for i in places], [chosen[i] for i in out]
@@ -304,7 +318,7 @@ class Release:
         if on is None:
             every = range(len(self.columns))
             return [k for k in every if (self.columns[k].party, self.columns[k].source) != own]
-        chosen = self.find(on)
+        chosen = self.with_hats(self.find(on))
         if aim in chosen or any((self._all[k].party, self._all[k].source) == own for k in chosen):
             raise InvalidInput(f"{self.names[aim]!r} cannot explain itself: leave its column out of on=.")
         return chosen

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from colonnade.errors import ProtocolError
+from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring import gram as own_products
 from colonnade.methods.gram.design import (
@@ -136,6 +136,13 @@ class Local:
         what = "its columns in noisy buckets" if self.sketch else "the noisy Gram matrix of its own columns"
         plans: dict[str, Plan] = {self.job.roster.label: (self.labels.charge,)} if self.label_rho else {}
         for party in self.releasing:
+            if not (self.figures.norm2[party] or any(self.beside(party))):
+                norm = self.columns.norms[list(self.job.roster.parties).index(party)]
+                raise InvalidInput(
+                    f"party {party!r}: rows of length {norm:g} or less round to nothing in steps of "
+                    f"{self.figures.step:g}, so that it would have nothing to release. Raise its row_norm, or leave "
+                    "the party out."
+                )
             own = Charge(Event(Mechanism.LATTICE, self.rho(party), math.inf), 1, what)
             plans[party] = (*plans.get(party, ()), own)
         return plans
