@@ -203,6 +203,20 @@ def test_codes_may_be_made_levels_as_the_comment_says(folder: Path) -> None:
     )
 
 
+def test_what_a_number_may_be_is_proposed_in_comments_that_read_back(folder: Path) -> None:
+    study()
+    confirm()
+    text = Path("study.toml").read_text()
+    block = next(part for part in text.split("\n\n") if 'name = "age"' in part)
+    said = [line.removeprefix("# ") for line in block.splitlines() if line.startswith("# ")]
+    assert [line.split(" = ")[0] for line in said] == ["smooth", "values", "monotone"]
+    assert load_config("study.toml").federation.parties["registry"].schema.columns[0].smooth is None
+    bare = "\n".join(line.removeprefix("# ") for line in block.splitlines())
+    Path("study.toml").write_text(text.replace(block, bare))
+    age = load_config("study.toml").federation.parties["registry"].schema.columns[0]
+    assert (age.name, age.smooth, age.values, age.monotone) == ("age", False, 5, 1)
+
+
 def test_a_file_without_a_key_in_common_is_refused_before_anything_is_written(folder: Path) -> None:
     code, _, error = call("init", *INIT[:-1], "job", *LABEL)
     assert (code, Path("study.toml").exists()) == (1, False)

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 USUAL = {"scale": True, "parts": (), "format": "%Y-%m-%d"}  # settings that need no line
 SHOWN = 8  # classes in a message
 AT = 41  # where comments begin
+MAY_BE_SAID = {  # of a number, where it is public: docs/curves.md
+    "smooth = false": "a line; true or a depth, 1 to 8: a curve. Left out, the method decides",
+    "values = 5": "it has no more different values than these",
+    "monotone = 1": "never falls as it rises; -1: never rises",
+}
 HEAD = """\
 #
 # TO CONFIRM: bounds, levels and kinds below were read off the rows and tell about single people. A private run refuses
@@ -187,7 +192,8 @@ def _column_lines(seen: Look, column: Column) -> list[str]:
         lines["format"] = _said(lines["format"], f"or {', '.join(others)}: the rows do not tell")
     if seen.missing:
         lines["missing"] = _said(lines["missing"], f"{seen.missing:,} of {seen.rows:,} rows have a gap")
-    return [*lines.values(), _mark(figures)]
+    may = MAY_BE_SAID if isinstance(column, co.Numeric) and column.scale else {}
+    return [*lines.values(), *(_said(f"# {line}", comment) for line, comment in may.items()), _mark(figures)]
 
 
 def _fits(seen: Look, written: str) -> bool:
