@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -111,6 +112,10 @@ def _titled(title: str, world: World) -> str:
 _PARTNER = partial(likelihood, quiet=TWO)
 ATTACKS: Mapping[str, Target] = {
     "gram": _drawn("the Gram matrix of rows as they are, drawn often", RAW, "coordinator", _EVERY),
+    "curve-gram": replace(
+        _drawn("the Gram matrix of rows with a curve, drawn often", gram_runs.CURVE, "coordinator", _EVERY),
+        neighbours="replace one row, a number at its bound, by one at its middle, and its label by the opposite one",
+    ),
     "gram-views": _target(
         "the Gram matrix of rows as they are",
         RAW,

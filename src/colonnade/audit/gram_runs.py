@@ -20,8 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit.setting import RUN, Setting, drive, ledger_of
+from colonnade.data.party import public_bounds
+from colonnade.data.schema.columns import Numeric
+from colonnade.data.schema.table import Schema
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.bits import unpack_rows
+from colonnade.kernels.curves import hats
 from colonnade.kernels.ring import Ring, cross
 from colonnade.methods.gram.design import (
     HALF,
@@ -40,7 +44,7 @@ from colonnade.methods.gram.private_gram import PrivateGram
 from colonnade.methods.gram.secure_design import Design, Rings
 from colonnade.methods.gram.secure_products import Diagonal, Masked, Parts, Stage, Totals, Widths
 from colonnade.methods.gram.secure_release import Prepare, Prepared, check_prepare
-from colonnade.methods.method import Finish, Job, Labels, Roster
+from colonnade.methods.method import Finish, Job, Known, Labels, Roster
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, public_key
@@ -90,7 +94,38 @@ class World:
         return {ONE: Block(one, np.array(PLACES[ONE])), TWO: labelled}
 
 
+@dataclass(frozen=True)
+class Bent(World):
+    """Numbers as labels, and party one's two columns are a number that is a curve of depth 1. At its end and at its
+    middle the curve has full length and points another way: two such rows, of opposite labels, are orthogonal."""
+
+    numbers: bool = True
+
+    def job(self, setting: Setting) -> Job:
+        # Beside c² = .1 and τ² = .25 of the squared length the labels' part, −.25, is made up for by party two.
+        privacy = Privacy(setting.epsilon, setting.delta, self.trust, row_norm={TWO: self.two}, label_bound=1.0)
+        known = {ONE: public_bounds(Schema((Numeric("t", -1.0, 1.0, smooth=1),)))}
+        known[TWO] = Known((self.two,), (False,), (False,), self.two, True)
+        problem = Problem(LeastSquares(), penalty=Ridge(1e-3), intercept=True)
+        return Job(problem, Roster(self.rows, PLACES, TWO, known=known), privacy)
+
+    @property
+    def two(self) -> float:
+        """The length of party two's part: its square is .15 of the whole."""
+        return math.sqrt(0.15 / 0.85)
+
+    def blocks(self, setting: Setting, inside: bool, *, only_one: bool = False) -> dict[str, Block]:
+        rng = np.random.default_rng(setting.seed)
+        t, y = rng.uniform(-0.5, 0.5, self.rows), np.where(np.arange(self.rows) % 2 == 0, 1.0, -1.0)
+        t[-1], y[-1] = (1.0, 1.0) if inside else (0.0, 1.0 if only_one else -1.0)
+        one = np.column_stack([t, hats(t, 1)])
+        two = np.append(rng.uniform(-self.two / 2, self.two / 2, self.rows - 1), self.two)[:, None]
+        labelled = Block(two, np.array(PLACES[TWO]), labels=y.astype(np.int8))
+        return {ONE: Block(one, np.array(PLACES[ONE])), TWO: labelled}
+
+
 RAW = World(PrivateGram(), "secure", 3_000, numbers=True)
+CURVE = Bent(PrivateGram(), "secure", 3_000)
 FIRST_SUMS = World(PrivateGram(), "secure", 12)
 FIRST_LABELS = World(PrivateGram(labels="released"), "secure", 12)
 SHARED = World(PrivateGram(), "consortium", 3_000, numbers=True)
