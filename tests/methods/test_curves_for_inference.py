@@ -125,3 +125,23 @@ def test_the_units_of_a_label_do_not_hide_that_noise_is_under_a_step(release):
     noise = np.full(release.noise.shape, release.step**2)
     noise[-1] = noise[:, -1] = 1e9  # a label in cents
     assert "squared steps" in dataclasses.replace(release, noise=noise).refusal
+
+
+def test_curves_of_a_fit_for_inference_have_bands_around_the_effects(tmp_path):
+    """Those of the model of all columns, at the curve's own knots, in the label's unit; others have none."""
+    fed, privacy = federation(2), co.Privacy(4.0, 1e-6, trust="secure", label_range=(3, 7))
+    fit = co.fit(fed, PROBLEM, co.PrivateGram(purpose="inference"), privacy, store=tmp_path)
+    found = fit.curves(level=0.99)
+    for name, party in (("age", "a"), ("dose", "a"), ("z", "b")):
+        curve, band = found[name], fit.inference(level=0.99).curve(f"{party}:{name}")
+        assert curve.grid == pytest.approx(band["value"].to_numpy())
+        assert curve.low == pytest.approx(band["low"].to_numpy())
+        assert curve.high == pytest.approx(band["high"].to_numpy())
+        assert np.abs(curve.effect - band["effect"].to_numpy()).max() < (curve.high - curve.low).max()
+    assert found["age"].low[-1] > 0.5  # 0.9 above the middle in truth: half a unit of t, and the valley's depth
+    table = found.table()
+    assert table.columns == ["party", "column", "value", "effect", "low", "high"]
+    assert table["low"].null_count() == 0
+    guessed = co.fit(fed, PROBLEM, co.PrivateGram(), privacy, store=tmp_path)
+    assert guessed.curves()["age"].low is None  # cut toward zero: no interval would hold
+    assert guessed.curves().table()["low"].null_count() == guessed.curves().table().height

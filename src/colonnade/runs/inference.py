@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ from colonnade.views.inference import CoefficientRow, InferenceFacts, as_html, a
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from colonnade.views.curves import EffectCurve, EffectCurves
 
 CONSTANT = "(constant)"
 EQUAL = "equal variances assumed: residuals spread alike in all rows"
@@ -389,3 +391,18 @@ def _shortened(release: Release) -> str:
     if release.proven:
         return "none (schema)"
     return f"unknown, at most {release.shortened:.1%} of a party's, by their released squares (no count was paid for)"
+
+
+def with_bands(found: EffectCurves, model: Inference) -> EffectCurves:
+    """With the interval at each value, where the release determines a whole curve."""
+    return replace(found, curves=tuple(_with_band(curve, model) for curve in found.curves))
+
+
+def _with_band(curve: EffectCurve, model: Inference) -> EffectCurve:
+    name = f"{curve.party}:{curve.column}"
+    places = model.release.with_hats(model.release.find(name)[:1])
+    if not set(places) <= set(model.kept):
+        return curve
+    band = model.curve(name, curve.grid)
+    low, high = band["low"].to_numpy(), band["high"].to_numpy()
+    return replace(curve, low=low, high=high) if np.isfinite(low).all() and np.isfinite(high).all() else curve

@@ -22,7 +22,7 @@ from colonnade.problem import KernelSVM, Logistic
 from colonnade.problem.kernel import Support
 from colonnade.problem.link import PLAIN
 from colonnade.runs.fit_file import read_fit, write_fit
-from colonnade.runs.inference import Inference
+from colonnade.runs.inference import Inference, with_bands
 from colonnade.runs.new_rows import read_rows, shifted_scores
 from colonnade.runs.release import Release
 from colonnade.views.fit_facts import FitFacts
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from colonnade.runs.explanation import Explanation
     from colonnade.runs.plots import Plots
     from colonnade.runs.scorecard import Scorecard
+    from colonnade.views.curves import EffectCurves
 
 ON_MATRICES = "this model was fitted on matrices: pass Federation.split(X, None, parties)"
 MOST_REPORTED = 200  # columns of a table of intervals
@@ -81,6 +82,17 @@ class Fit(FitFacts):
         from colonnade.runs.refit import refit
 
         return refit(self, parties)
+
+    def curves(self, level: float = 0.95) -> EffectCurves:
+        """What each number does to the score over its declared range, in its own unit: a grid and effects.
+
+        Where labels are numbers, a fit with `co.PrivateGram(purpose="inference")` has bands of this level around them,
+        at each value for itself, of the model without penalty. Else `low` and `high` are None.
+        """
+        found = super().curves()
+        if self.released is None or self.released.refusal is not None or self.problem.loss.classifies:
+            return found
+        return with_bands(found, self.released.regress(level=level))
 
     # ------------------------------------------------------------------------ using it
 

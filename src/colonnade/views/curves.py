@@ -42,6 +42,8 @@ class EffectCurve:
     grid: Floats  # in the column's own unit, both ends of its range included; effects are linear in between
     effect: Floats  # on the score, 0 at the middle of the range
     missing: float | None = None  # of a missing value, where there is a column for that
+    low: Floats | None = None  # ends of the band around the effect, where the fit was made for inference
+    high: Floats | None = None
 
     @property
     def reach(self) -> float:
@@ -85,11 +87,16 @@ class EffectCurves(Mapping[str, EffectCurve]):
         return len(self.curves)
 
     def table(self) -> pl.DataFrame:
-        """One row for each value of each grid."""
+        """One row for each value of each grid; `low` and `high` where there are bands."""
         import polars as pl
 
-        parts = [(c.party, c.column, v, e) for c in self.curves for v, e in zip(c.grid, c.effect, strict=True)]
-        kinds = {"party": pl.String, "column": pl.String, "value": pl.Float64, "effect": pl.Float64}
+        parts = []
+        for c in self.curves:
+            ends = [None] * c.grid.size
+            lows, highs = (ends if band is None else band.tolist() for band in (c.low, c.high))
+            parts += [(c.party, c.column, *at) for at in zip(c.grid, c.effect, lows, highs, strict=True)]
+        kinds: dict[str, Any] = {"party": pl.String, "column": pl.String}
+        kinds |= dict.fromkeys(("value", "effect", "low", "high"), pl.Float64)
         return pl.DataFrame(parts, kinds, orient="row")
 
     def plot(self) -> Any:
@@ -97,7 +104,12 @@ class EffectCurves(Mapping[str, EffectCurve]):
         go = chart.plotly_objects()
         drawn = go.Figure()
         for name, curve in self.items():
-            drawn.add_scatter(x=curve.grid, y=curve.effect, name=name, mode="lines")
+            drawn.add_scatter(x=curve.grid, y=curve.effect, name=name, mode="lines", legendgroup=name)
+            if curve.low is not None and curve.high is not None:
+                around = {"x": [*curve.grid, *curve.grid[::-1]], "y": [*curve.high, *curve.low[::-1]]}
+                drawn.add_scatter(
+                    **around, name=f"band of {name}", fill="toself", mode="none", opacity=0.3, legendgroup=name
+                )
         return drawn.update_layout(xaxis_title="value, in the column's own unit", yaxis_title="effect on the score")
 
     def __repr__(self) -> str:
