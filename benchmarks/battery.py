@@ -55,12 +55,12 @@ class Kind:
         names, schemas, blocks = list(columns), {}, []
         for party, part in zip(PARTIES, np.array_split(rng.permutation(len(names)), len(PARTIES)), strict=True):
             mine = {names[j]: columns[names[j]] for j in sorted(part)}
-            schema = Schema(tuple(self._declared(name, x) for name, x in mine.items()))
+            schema = Schema(tuple(self.declared(name, x) for name, x in mine.items()))
             schemas[party] = replace(schema, row_norm=schema.row_bound())
             blocks.append(schemas[party].encode(pl.DataFrame(mine)).matrix)
         return _dataset(blocks, y, schemas, {"label": PARTIES[0]}, None), bound
 
-    def _declared(self, name: str, x: np.ndarray) -> Binary | Categorical | Numeric:
+    def declared(self, name: str, x: np.ndarray) -> Binary | Categorical | Numeric:
         if x.dtype.kind == "U":
             return Categorical(name, tuple(sorted(set(x.tolist()))))
         if set(np.unique(x).tolist()) <= {0.0, 1.0}:
