@@ -62,7 +62,8 @@ def test_effects_are_zero_at_the_middle_and_lines_have_a_slope(fit):
 def test_tables_and_words_say_the_same(fit):
     curves = fit.curves()
     table = curves.table()
-    assert table.columns == ["party", "column", "value", "effect"]
+    assert table.columns == ["party", "column", "value", "effect", "low", "high"]
+    assert table["low"].null_count() == table.height  # an exact fit has no bands
     assert table.filter(pl.col("column") == "age")["effect"].to_list() == curves["age"].effect.tolist()
     assert repr(curves) == "EffectCurves(3 columns, 1 of them bent)"
     with pytest.raises(InvalidInput, match="no number 'ward' among the columns known here: age, visits, cost"):
