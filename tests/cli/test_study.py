@@ -240,7 +240,7 @@ def test_a_figure_read_off_the_rows_enters_no_private_run_unconfirmed(folder: Pa
         code, out, error = call("fit", "study.toml", "--epsilon", "1", *words)
         assert (code, out) == (1, "")
         line = Path("study.toml").read_text().splitlines().index("[[data.parties.registry.column]]") + 1
-        assert f"study.toml, line {line + 6} (source = " in error
+        assert f"study.toml, line {line + 9} (source = " in error
         assert "'age' is \"data\", and 8 more like it" in error
         assert "--bounds-are-public" in error
     assert not Path("runs").exists()
