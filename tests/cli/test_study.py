@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -113,20 +111,6 @@ def test_a_text_label_fits_the_same_model_as_its_numbers(folder: Path) -> None:
     assert one.intercept == other.intercept
     for party, x in one.coefficients.items():
         assert np.array_equal(x, other.coefficients[party])
-
-
-def test_the_commands_of_the_tutorial_run_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "tutorial.md").read_text()
-    (code, *_), (commands, *_) = (re.findall(rf"(?ms)^```{kind}\n(.*?)^```", page) for kind in ("python", "sh"))
-    monkeypatch.chdir(tmp_path)
-    exec(compile(code, "docs/tutorial.md", "exec"), {})
-    for command in commands.splitlines():
-        name, *words = shlex.split(command)
-        assert name == "colonnade"
-        done(*words)
-    found = pl.read_csv("scores.csv")
-    assert (found.height, set(found["class"])) == (500, {"yes", "no"})
-    assert Path("report.html").is_file()
 
 
 # ------------------------------------------------------------------------------------------------ what init proposes
