@@ -59,22 +59,8 @@ ALL, LIGHT, COOL_EACH, AT_REBUILD, TOTALS = range(5)
 # where things stand, in whole numbers; KNOWN: the slopes at hand are this step's; READ: heavy nonzeros in this step
 HOT_COUNT, LOOKED, COOL, REJECTIONS, LAST_REBUILD, STALE, PULLED, KNOWN, READ, WHOLES = range(10)
 # and in others; WASTED and SPENT: work on rejected proposals, since the last envelopes and since the last snapshot
-(
-    REF,
-    SIZE,
-    LENGTH,
-    WASTED,
-    SPENT,
-    SNAPSHOT_COST,
-    LAST_JUMPS,
-    COOL_TOP,
-    BEND_SUM,
-    BEND_TOP,
-    FAR,
-    RENEWED,
-    LAST_READ,
-    REALS,
-) = range(14)
+REF, SIZE, LENGTH, WASTED, SPENT, SNAPSHOT_COST, LAST_JUMPS = range(7)
+COOL_TOP, BEND_SUM, BEND_TOP, FAR, RENEWED, LAST_READ, REALS = range(7, 14)
 
 
 class Counts(NamedTuple):

@@ -20,7 +20,6 @@ NOT_PRIVATE = (
     "about those rows, which no budget counted."
 )
 HEADS = ("party", "column", "line", "points", "off by at most", "share of rows", "WOE", "basis")
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 EMPTY = 'CARD: dict[str, Any] = json.loads("{}")\n'  # of views/scorer.py: where the card goes
 
 
@@ -184,19 +183,4 @@ def as_page(card: CardFacts) -> str:
     """A self-contained page."""
     body = html.section("card", "The scorecard", as_html(card))
     body += html.section("privacy", "Privacy", paragraph(card.privacy))
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Scorecard – Colonnade</title>
-<style>{html.style()}</style>
-</head>
-<body>
-<header><h1>Scorecard</h1><p class="soft">Run <code>{escape(card.run)}</code></p></header>
-<main>
-{body}</main>
-</body>
-</html>
-"""
+    return html.whole_page("Scorecard", f"Run <code>{escape(card.run)}</code>", "", body)
