@@ -47,7 +47,8 @@ def pins(path: Path) -> dict[str, tuple[str, str | None]]:
 
 def texts() -> list[Path]:
     places = [ROOT / name for name in FILES]
-    return [path for place in places for path in ([place] if place.is_file() else place.rglob("*")) if path.is_file()]
+    found = [path for place in places for path in ([place] if place.is_file() else place.rglob("*"))]
+    return [path for path in found if path.is_file() and "__pycache__" not in path.parts]
 
 
 def test_hosted_checks_run_the_same_commands_on_every_python_and_system_that_is_supported() -> None:

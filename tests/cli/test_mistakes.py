@@ -319,7 +319,7 @@ MISTAKES = {
     "an epsilon in words": Mistake(
         study(("epsilon = 1.0", 'epsilon = "small"')), FIT, "epsilon must be a number", "study.toml, line "
     ),
-    "no epsilon": Mistake(study(("epsilon = 1.0", "")), FIT, "Privacy needs epsilon", "line 98"),
+    "no epsilon": Mistake(study(("epsilon = 1.0", "")), FIT, "Privacy needs epsilon", "[privacy]"),
     "no store": Mistake(study(('store = "runs"', "")), FIT, "names no store", 'store = "runs"'),
     "no budget left": Mistake(spent, FIT, "party 'bank'", "colonnade budget"),
     "an exact method with a budget": Mistake(
