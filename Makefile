@@ -5,21 +5,25 @@ STAMP := .venv/.ready
 # Keeps compiled tests for the next run whatever the shell says, and one BLAS thread a process: idle ones spin on the core of the other.
 PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 
-.PHONY: demo test test-times check bench papers audit faults slow notebooks mutants wheel docs lock clean
+.PHONY: demo test test-times kernels check bench papers audit faults slow notebooks mutants wheel docs lock clean
 
 demo: $(STAMP)
 	$(BIN)/colonnade demo
 
 # One file in one process, since its tests share what is slow to make; in the order of the folders, so that short files come last.
-# Three processes on two cores: tests wait for other processes and disks a third of their time.
-IN_THREE := -n 3 --dist loadfile --no-loadscope-reorder
+# Four processes on two cores: tests wait for other processes and disks a third of their time.
+IN_FOUR := -n 4 --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP)
-	$(PYTEST) $(IN_THREE)
+	$(PYTEST) $(IN_FOUR)
 
 # The slowest 20 tests.
 test-times: $(STAMP)
-	$(PYTEST) $(IN_THREE) --durations 20
+	$(PYTEST) $(IN_FOUR) --durations 20
+
+# Compiles the kernels that take longest, once, for all processes of the tests: theirs would each do it.
+kernels: $(STAMP)
+	$(PYTEST) tests/kernels/test_samplers.py tests/kernels/test_score_bounds.py tests/kernels/test_sparse_fw.py
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -89,7 +89,8 @@ class Dataset:
     def depth(self, rows: int, epsilon: float) -> int:
         """Of the curves that a run of so many rows takes."""
         left = [sum(counts) for counts in zip_longest(*(s.left_open for s in self.schemas.values()), fillvalue=0)]
-        return choose_depth(survival(rows, 1, rho_for(epsilon, DELTA)), self.columns.owner.size, left)
+        classes = set(np.unique(self.y).tolist()) <= {-1.0, 1.0}
+        return choose_depth(survival(rows, 1, rho_for(epsilon, DELTA)), self.columns.owner.size, left, classes)
 
     def bent(self, depth: int) -> Dataset:
         """The same rows with curves of this depth."""

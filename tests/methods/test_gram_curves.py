@@ -75,15 +75,15 @@ def test_depth_follows_from_public_figures_alone(tmp_path):
         job = Job(problem, federation(frames(seed=seed, straight=straight)).roster(), privacy)
         depths.add(co.PrivateGram().depth(job))
     surviving = survival(ROWS, 1, rho_for(4.0, 1e-6))
-    assert depths == {choose_depth(surviving, 5, (3,) * 8)} == {4}
+    assert depths == {choose_depth(surviving, 5, (3,) * 8, True)} == {4}
 
 
 def test_a_larger_budget_never_makes_curves_shallower_or_lighter():
-    depths = [choose_depth(n, 33, (20,) * 8) for n in np.geomspace(10, 1000, 200)]
-    assert depths == sorted(depths)
-    assert set(depths) == {0, 1, 2, 3, 4}
     level = np.repeat([0, 1], [33, 20])
     for classes in (True, False):
+        depths = [choose_depth(n, 33, (20,) * 8, classes) for n in np.geomspace(10, 1000, 200)]
+        assert depths == sorted(depths)
+        assert set(depths) == {0, 1, 2, 3, 4}
         weights = [weigh(n, level, classes)[-1] for n in np.geomspace(10, 1000, 200)]
         assert weights == sorted(weights)
         assert 0 < weights[0] < weights[-1] == 1.0
@@ -100,14 +100,19 @@ def test_all_levels_of_a_curve_weigh_the_same_and_no_more_than_there_is_room():
 
 def test_all_columns_together_are_at_most_half_of_what_survives():
     for surviving in np.geomspace(40, 4000, 100):
-        depth = choose_depth(surviving, 33, (20,) * 8)
+        depth = choose_depth(surviving, 33, (20,) * 8, True)
         assert depth < 2 or 33 + 20 * (2**depth - 1) <= surviving / 2
 
 
 def test_few_distinct_values_and_no_room_leave_lines():
-    assert choose_depth(100.0, 33, ()) == 0
-    assert choose_depth(32.0, 33, (20, 20)) == 0
-    assert choose_depth(1e6, 33, (20,)) == 1
+    assert choose_depth(100.0, 33, (), True) == 0
+    assert choose_depth(32.0, 33, (20, 20), True) == 0
+    assert choose_depth(1e6, 33, (20,), True) == 1
+
+
+def test_tables_on_which_bends_would_cost_more_than_they_bring_keep_lines():
+    found = {n: [choose_depth(n, 8, (8,), classes) for classes in (True, False)] for n in (35.0, 37.0, 99.0, 101.0)}
+    assert found == {35.0: [0, 0], 37.0: [1, 0], 99.0: [1, 0], 101.0: [1, 1]}
 
 
 def test_lines_are_tried_first_and_each_weight_once():

@@ -3,8 +3,8 @@
 Basis    kernels/curves.py: a number's block [t, hats] is never longer than the number at its bound. Rows as they are
          thus cost no more privacy with hats than without. Centred rows do: their length is what columns vary by.
 Depth    N = u·d says how many columns' Gram survives the noise (rule.py), L of them lines, c of them open to curves.
-         N < L: lines. Else depth 1; depth k where L + c·k ≤ N/3 and all columns are N/2 or fewer, L + c·(2^k - 1), up
-         to 4.
+         N < L, or N < 36 (numbers: 100): lines. Else depth 1; depth k where L + c·k ≤ N/3 and all columns are N/2 or
+         fewer, L + c·(2^k - 1), up to 4.
 Weight   in centred rows a hat of level l weighs W·2^-((l-1)/2): all levels of a curve weigh the same, c·W² columns
          each. W = 1 where L and hats together count as N/3 columns or fewer, and hats as N²/1000 (numbers: N²/2000);
          else as much less as it takes, but hats may always count as a quarter of that, up to .15·L columns. So lines
@@ -21,7 +21,8 @@ Chosen   N/3, .15, 1 and 2 sds, and ½, by looking at credit-default (whole and 
          N²/1000 and 2.5 sds on the straight tables of benchmarks/battery.py, whose `price` prints what noise that is
          1 + h times as large costs lines: at most about 1.2·h·L/N^1.7 of AUC, so that h·L = N²/4000 costs .0007
          at N = 15 and .0016 at 256, and with numbers up to six times as much of R². Where .15·L was always allowed,
-         500 rows lost .017 of AUC.
+         500 rows lost .017 of AUC. 36 and 100: below, tables of the battery lost more than .003 of AUC or .01 of R²
+         (500 rows at epsilon 4, N = 35; numbers of 2,000 rows at epsilon 4, N = 88), and few gained.
 Leaves   nothing: arguments are public (schemas, rows, rho) or were released before.
 """
 
@@ -38,6 +39,7 @@ from colonnade.problem.cone import Block, blocks_of
 
 ROOM = 3.0  # N over the columns that lines and hats together count as
 ALWAYS = 0.15  # of the lines: as many columns hats may count in any case, and no more than
+FEWEST = {True: 36.0, False: 100.0}  # N, for classes and for numbers
 CARE = {True: 1000.0, False: 2000.0}  # N² over four times this, for classes and for numbers
 MOST = 2.0  # N over all columns, each counted once
 DEEPEST = 4  # that is chosen unasked
@@ -69,9 +71,9 @@ class Curves:
         return "curves were kept monotone, which these errors leave out" if self.blocks() else None
 
 
-def choose_depth(surviving: float, lines: int, left_open: Sequence[int]) -> int:
+def choose_depth(surviving: float, lines: int, left_open: Sequence[int], classes: bool) -> int:
     """The depth of curves that are left to the method; `left_open`: how many columns may have depth 1, 2, …"""
-    if not left_open or surviving < lines:
+    if not left_open or surviving < max(lines, FEWEST[classes]):
         return 0
     depth, heavy, columns = 1, lines + left_open[0], lines + left_open[0]
     for k, more in enumerate(left_open[1:DEEPEST], 2):

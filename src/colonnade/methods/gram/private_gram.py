@@ -374,7 +374,8 @@ class PrivateGram(GramSettings, Method):
         if job.privacy is None or self.purpose == "inference":
             return 0
         lines = sum(len(places) for places in job.roster.positions.values())
-        return choose_depth(survival(job.roster.rows, 1, rule_rho(job)), lines, job.roster.left_open)
+        surviving = survival(job.roster.rows, 1, rule_rho(job))
+        return choose_depth(surviving, lines, job.roster.left_open, job.problem.loss.classifies)
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         return Design(job, self).plans() if self.cross == "secure" else Local(job, self.cross == "sketch").plans()
