@@ -20,7 +20,7 @@ from colonnade.methods.method import Job, adjusted
 from colonnade.runtime.wire import decode
 from reference import confident
 
-few = settings(deadline=None, max_examples=3)
+few = settings(deadline=None, max_examples=2)
 LOSSES = [*(co.LeastSquares(), co.Logistic(), co.SquaredHinge(), co.Huber(0.5)), co.Absolute(), co.Quantile(0.3)]
 FREE = 1e-9  # a ridge that moves no digit that is compared: its pull is 1e-9 of a coefficient of about 1
 

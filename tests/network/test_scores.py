@@ -436,7 +436,7 @@ class New(Organisations):
 
 
 def test_new_rows_are_scored_by_a_model_from_another_store_and_need_no_labels(tmp_path):  # noqa: F811
-    learning = keyed(tmp_path / "learning", {"bank": range(40), "lab": range(5, 45)}, 1)
+    learning = keyed(tmp_path / "learning", {"bank": range(100), "lab": range(5, 105)}, 1)
     bank = learning.tables["bank"]
     learning.tables["bank"] = bank.with_columns(late=pl.col("bank0") - pl.col("bank1"))
     with Straw(learning) as straw:
@@ -462,7 +462,7 @@ def test_new_rows_are_scored_by_a_model_from_another_store_and_need_no_labels(tm
 
 def test_parties_elsewhere_bend_their_columns_as_one_process_does_and_score_new_rows_with_the_same_curves(tmp_path):  # noqa: F811
     """Each from its own copy of the federation file; its part of the model has a coefficient for every hat."""
-    learning = keyed(tmp_path / "learning", {"bank": range(40), "lab": range(5, 45)}, 1)
+    learning = keyed(tmp_path / "learning", {"bank": range(100), "lab": range(5, 105)}, 1)
     bank = learning.tables["bank"]
     learning.tables["bank"] = bank.with_columns(late=(pl.col("bank0").abs() > 1.5).cast(pl.Int64))
     privacy = co.Privacy(60.0, 1e-6, trust="secure", row_norm=2.0, feature_bound=1.0)
