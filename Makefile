@@ -11,15 +11,15 @@ demo: $(STAMP)
 	$(BIN)/colonnade demo
 
 # One file in one process, since its tests share what is slow to make; in the order of the folders, so that short files come last.
-# Four processes on two cores: tests wait for other processes and disks a third of their time.
-IN_FOUR := -n 4 --dist loadfile --no-loadscope-reorder
+# Three processes on two cores: tests wait for other processes and disks a third of their time.
+IN_THREE := -n 3 --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP)
-	$(PYTEST) $(IN_FOUR)
+	$(PYTEST) $(IN_THREE)
 
 # The slowest 20 tests.
 test-times: $(STAMP)
-	$(PYTEST) $(IN_FOUR) --durations 20
+	$(PYTEST) $(IN_THREE) --durations 20
 
 # Compiles the kernels that take longest, once, for all processes of the tests: theirs would each do it.
 kernels: $(STAMP)

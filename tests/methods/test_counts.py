@@ -159,6 +159,7 @@ def test_frank_wolfe_over_a_tight_ball_is_within_its_gap_of_the_optimum_by_cvxpy
     assert best - 1e-6 <= fit.objective <= best + fit.gap + 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 @few
 @given(seed=st.integers(0, 10_000))

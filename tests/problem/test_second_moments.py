@@ -33,6 +33,7 @@ def test_without_noise_correlations_are_pearsons_with_fishers_interval():
     assert (found.low[0, 1], found.high[0, 1]) == pytest.approx(tuple(fisher), abs=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "sd"), [(3000, 20.0), (30_000, 200.0)])
 def test_intervals_of_correlations_cover_also_near_1(rows, sd):
     rng, repeats = np.random.default_rng(rows), 400
@@ -111,6 +112,7 @@ def test_odds_of_many_rows_are_found_between_the_values_that_are_tried_first(log
     assert (found.low, found.high) == pytest.approx(theirs.oddsratio_confint(), rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "first", "second", "log_odds"),
     [(20_000, 0.5, 0.3, 1.0), (20_000, 0.05, 0.3, 0.0), (20_000, 0.02, 0.1, 1.0), (200_000, 0.01, 0.2, 0.0)],
