@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
-from test_config import config, folder  # noqa: F401
+from test_config import CLINIC, LAB, config, folder  # noqa: F401
 from typer.testing import CliRunner
 
 import colonnade as co
@@ -118,7 +118,10 @@ def test_a_configured_fit_prints_what_went_over_the_wires_and_its_plan_foretold_
     size = sum(len(letter.body) for letter in letters)
     assert told["sent"] == f"{size:,} bytes in {len(letters):,} messages"
     assert told["rows"].startswith("300 ")
-    assert (plan["rows"], plan["bytes"]) == (300, size)
+    # The rings of the second exchange follow from noisy sums: a column may take a bit more or less than it was foretold.
+    bit, columns = -(-plan["rows"] // 8), CLINIC.width + LAB.width + 1
+    assert plan["rows"] == 300
+    assert abs(plan["bytes"] - size) <= columns * bit
     joint = {line["what"]: line["rho"] for line in plan["leaves"] if line["rho"]}  # one mechanism of all parties each
     assert plan["rho"] == pytest.approx(sum(joint.values()), rel=1e-12)
     assert priced(plan["epsilon"], plan["rho"], plan["delta"])
