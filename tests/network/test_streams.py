@@ -12,8 +12,6 @@ import ssl
 import struct
 import threading
 import time
-import urllib.error
-import urllib.request
 import weakref
 import zlib
 from collections.abc import Callable, Iterator
@@ -39,12 +37,13 @@ from cryptography.x509.oid import NameOID  # noqa: E402
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError  # noqa: E402
 from colonnade.network import certs  # noqa: E402
 from colonnade.network.certs import Tls  # noqa: E402
+from colonnade.network.status_page import page  # noqa: E402
 from colonnade.network.transport import envelope as wire  # noqa: E402
 from colonnade.network.transport import hub as transport_hub  # noqa: E402
 from colonnade.network.transport import party as transport_party  # noqa: E402
 from colonnade.network.transport.envelope import HubRefused, PartyRestarted, PeerTimeout  # noqa: E402
 from colonnade.network.transport.hub import Switchboard  # noqa: E402
-from colonnade.network.transport.metrics import Metrics, page  # noqa: E402
+from colonnade.network.transport.metrics import Metrics  # noqa: E402
 from colonnade.network.transport.party import serve  # noqa: E402
 
 PATIENCE = 20.0  # seconds until a test gives up; nothing here takes long on an idle machine
@@ -935,7 +934,7 @@ def test_a_party_that_dialled_another_port_than_the_hubs_is_told(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "colonnade.network.transport")
-    with page(Metrics(), lambda: True, 0) as port, Party(port, files(folder, "hospital")) as party:
+    with page(str, lambda: True, 0) as port, Party(port, files(folder, "hospital")) as party:
         eventually(lambda: party.states.count("waiting") >= 2)
     ((reason, sentence),) = told(caplog)
     assert reason == "no_tls"
@@ -1188,31 +1187,3 @@ def test_the_metrics_count_messages_and_bytes_before_and_after_compression(folde
     assert ours.bytes_sent_wire < 2_000
     assert ours.bytes_sent_wire == theirs.bytes_received_wire
     assert (theirs.bytes_received_raw, theirs.bytes_sent_raw) == (100_003, 4)
-
-
-def test_the_page_shows_metrics_and_who_is_alive_and_who_is_ready_on_the_loopback_interface() -> None:
-    metrics, well = Metrics(), threading.Event()
-    metrics.sent(10, 5)
-    metrics.refuse("name")
-    with page(metrics, well.is_set) as port:
-        at = f"http://127.0.0.1:{port}"
-        with urllib.request.urlopen(f"{at}/metrics") as answer:
-            text = answer.read().decode()
-        assert metrics.text() == text
-        samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-        assert (
-            samples["colonnade_stream_messages_sent_total"],
-            samples["colonnade_stream_bytes_sent_wire_total"],
-            samples['colonnade_stream_refused_total{reason="name"}'],
-        ) == ("1", "5", "1")
-        for path, status in (("/ready", 503), ("/else", 404)):
-            with pytest.raises(urllib.error.HTTPError) as refused:
-                urllib.request.urlopen(at + path)
-            assert status == refused.value.code
-            refused.value.close()
-        with urllib.request.urlopen(f"{at}/health") as answer:  # waiting for the others is no reason to be restarted
-            assert answer.status == 200
-        well.set()
-        for path in ("/ready", "/health"):
-            with urllib.request.urlopen(at + path) as answer:
-                assert answer.status == 200

@@ -135,14 +135,14 @@ def score(
 def _fit_between(
     fed: co.Federation, asked: JobFile, hub: co.Grpc, store: Path, metrics: int | None, progress: bool
 ) -> co.Fit:
-    from colonnade.network.transport.metrics import page
+    from colonnade.network.status_page import page
 
     assert fed.away is not None
     with contextlib.ExitStack() as last:
         last.enter_context(hub)
         board = hub.open(fed.away)
         if metrics is not None:
-            last.enter_context(page(hub.metrics, lambda: board.connected() == set(fed.parties), metrics))
+            last.enter_context(page(hub.metrics.text, lambda: board.connected() == set(fed.parties), metrics))
         return co.fit(fed, asked.problem, asked.method, asked.privacy, engine=hub, store=store, progress=progress)
 
 
@@ -150,13 +150,13 @@ def _rehearse(
     fed: co.Federation, asked: JobFile, hub: co.Grpc, store: Path, rows: int | None, metrics: int | None
 ) -> tuple[list[str], Preview]:
     """A dry run: what it cannot know, and what would be proposed, if this side would not refuse it."""
-    from colonnade.network.transport.metrics import page
+    from colonnade.network.status_page import page
     from colonnade.runs.preview import ROWS, UNKNOWN, preview, propose_call, suppose_rows
 
     assert fed.away is not None
     hub.rehearse()
     if metrics is not None:
-        with page(hub.metrics, lambda: False, metrics):
+        with page(hub.metrics.text, lambda: False, metrics):
             """The port is free."""
     supposed = suppose_rows(fed.away, rows)
     propose_call(supposed, asked)

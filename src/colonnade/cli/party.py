@@ -66,7 +66,8 @@ def run(
     """
     with explained("stopped; runs in progress go on when the party is started again."):
         from colonnade.network.party_file import PartyFile
-        from colonnade.network.transport.metrics import Metrics, page
+        from colonnade.network.status_page import page
+        from colonnade.network.transport.metrics import Metrics
         from colonnade.network.transport.party import serve
 
         terminal.to_stderr(as_json, quiet)
@@ -97,7 +98,7 @@ def run(
             elif settings.approve == "ask":
                 service.approve = lambda asked: _ask(asked, service.ledger.budget(), withdrawn)
             if settings.metrics is not None:
-                last.enter_context(page(metrics, lambda: states == ["connected"], settings.metrics))
+                last.enter_context(page(metrics.text, lambda: states == ["connected"], settings.metrics))
             for what in service.data.seen.nothing:  # before anything is proposed
                 log.warning("a private run would pay for nothing", extra={"party": settings.name, "what": what})
             for what in service.data.seen.unused:
@@ -110,7 +111,7 @@ def run(
 
 def _rehearse(settings: PartyFile, job: Path | None, rows: int | None, quiet: bool, as_json: bool) -> None:
     """A dry run: what a run would find here, if it would not be refused."""
-    from colonnade.network.transport.metrics import Metrics, page
+    from colonnade.network.status_page import page
     from colonnade.network.transport.party import rehearse as check_dialling
     from colonnade.runs.config import load_job
     from colonnade.runs.preview import open_service, rehearse, seen_by
@@ -118,7 +119,7 @@ def _rehearse(settings: PartyFile, job: Path | None, rows: int | None, quiet: bo
     asked = None if job is None else load_job(job)
     with busy("making every check that a run would make here", quiet or as_json), open_service(settings) as service:
         if settings.metrics is not None:
-            with page(Metrics(), lambda: False, settings.metrics):
+            with page(str, lambda: False, settings.metrics):
                 """The port is free."""
         check_dialling(settings.hub, settings.tls, settings.name, settings.federation_file.members[settings.name].pin)
         request = rehearse(settings, service, asked, rows)

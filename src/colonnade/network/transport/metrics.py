@@ -1,17 +1,13 @@
-"""Counters of a transport, and a page on the loopback interface that shows them.
+"""Counters of a transport, which network/status_page.py shows on the loopback interface.
 
-Counts, sizes and fixed words only: no party's name, no content. The page is for the operator of this machine and its
-monitoring; nothing else can reach it.
+Counts, sizes and fixed words only: no party's name, no content.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 def _counter(meaning: str) -> int:
@@ -71,38 +67,3 @@ class Metrics:
 
 def _head(name: str, meaning: str) -> list[str]:
     return [f"# HELP colonnade_stream_{name}_total {meaning}", f"# TYPE colonnade_stream_{name}_total counter"]
-
-
-@contextmanager
-def page(metrics: Metrics, ready: Callable[[], bool], port: int = 0) -> Iterator[int]:
-    """Serve `/metrics`, `/health` and `/ready` on 127.0.0.1 for as long as the context lasts; gives the port.
-
-    A process that waits for the others is alive and not ready: restarting it would help nobody.
-    """
-
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, text = {
-                "/metrics": (200, metrics.text()),
-                "/health": (200, "alive\n"),
-                "/ready": (200, "ready\n") if ready() else (503, "not connected\n"),
-            }.get(self.path, (404, "there are /metrics, /health and /ready\n"))
-            body, version = text.encode(), " version=0.0.4;" if self.path == "/metrics" else ""
-            self.send_response(status)
-            self.send_header("Content-Type", f"text/plain;{version} charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Asking for the page is no event."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", port), Page)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="metrics", daemon=True)
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

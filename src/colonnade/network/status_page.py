@@ -1,0 +1,322 @@
+"""A page about a service that lives long: `/health`, `/ready`, `/metrics`, and what else the service answers by POST.
+
+    page = StatusPage(9464)
+    page.gauge("colonnade_jobs", "Jobs, by state.", queue.counts, label="state")
+    page.needs("the hub listens", hub.listening)
+    page.post("/score", answer, largest=1 << 20)
+    with page:
+        ...
+
+It listens on 127.0.0.1 unless it is told otherwise: what a metric shows (who is there, how far a run is, what is left
+of a budget) is for the operator of this machine. With a TLS context it may listen elsewhere, and a peer is whoever its
+client certificate names. Metrics are counts, sizes and fixed words; never give it a value of anybody's data.
+
+Everything is bounded: connections in all and from one address, the seconds that a request may take to arrive, its
+bytes, and with a RateLimit the requests of a peer. A connection carries one request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import socket
+import ssl
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple, Self
+
+from colonnade.errors import InvalidInput
+from colonnade.network.rate_limit import RateLimit
+
+ARRIVAL = 10.0  # seconds for a request to arrive, the handshake included
+CONNECTIONS, A_SOURCE = 64, 16
+LARGEST = 1 << 20  # bytes of a body, unless its route says otherwise
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
+_PLAIN = "text/plain; charset=utf-8"
+
+log = logging.getLogger("colonnade.network.status_page")
+
+
+class Asked(NamedTuple):
+    """A request by POST: who sent it (the common name of its certificate, else its address), and its body."""
+
+    peer: str
+    body: bytes
+
+
+class Answered(NamedTuple):
+    """What goes back."""
+
+    status: int
+    body: bytes
+    kind: str = "application/json"
+
+
+Route = Callable[[Asked], Answered]
+Samples = Callable[[], float | Mapping[str, float]]  # one number; or one for each value of the label
+
+
+class StatusPage:
+    """A small HTTP server, for as long as its context lasts; `port` is the one it took."""
+
+    def __init__(
+        self,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        *,
+        tls: ssl.SSLContext | None = None,
+        limit: RateLimit | None = None,
+    ) -> None:
+        self.port, self.host, self.tls, self.limit = port, host, tls, limit
+        self.refused: Counter[str] = Counter()
+        self._texts: list[Callable[[], str]] = []
+        self._needs: dict[str, Callable[[], bool]] = {}
+        self._routes: dict[str, tuple[Route, int]] = {}
+        self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
+        self.counter("colonnade_page_refused_total", "Requests that were refused.", lambda: self.refused, "reason")
+
+    # ------------------------------------------------------------------------ what it shows
+
+    def gauge(self, name: str, meaning: str, read: Samples, label: str = "") -> None:
+        """Show a number that goes up and down; with a `label`, one for each of its values."""
+        self._show("gauge", name, meaning, read, label)
+
+    def counter(self, name: str, meaning: str, read: Samples, label: str = "") -> None:
+        """Show a number that only grows: its name ends with _total."""
+        self._show("counter", name, meaning, read, label)
+
+    def _show(self, kind: str, name: str, meaning: str, read: Samples, label: str) -> None:
+        if not _NAME.fullmatch(name) or (label and not _NAME.fullmatch(label)):
+            raise InvalidInput(f"a metric {name!r} with label {label!r}: small letters, digits and _ only.")
+
+        def text() -> str:
+            found = read()
+            samples: Mapping[str, float] = found if isinstance(found, Mapping) else {"": found}
+            lines = [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
+            lines += [
+                f'{name}{{{label}="{_escaped(value)}"}} {number:.17g}' if label else f"{name} {number:.17g}"
+                for value, number in sorted(samples.items())
+            ]
+            return "\n".join(lines) + "\n"
+
+        self._texts.append(text)
+
+    def include(self, text: Callable[[], str]) -> None:
+        """Show metrics that are written in the exposition format already, such as `Metrics.text`."""
+        self._texts.append(text)
+
+    def needs(self, what: str, met: Callable[[], bool]) -> None:
+        """Ready is who meets every need; /ready names those that are not met, so name no party and no data."""
+        self._needs[what] = met
+
+    def post(self, path: str, route: Route, *, largest: int = LARGEST) -> None:
+        """Answer POST requests to a path, with bodies of `largest` bytes at most."""
+        self._routes[path] = route, largest
+
+    # ------------------------------------------------------------------------ while it listens
+
+    def __enter__(self) -> Self:
+        try:
+            self._server = _Server((self.host, self.port), _Handler)
+        except OSError as error:
+            raise InvalidInput(
+                f"cannot listen on {self.host}:{self.port}: {error.strerror}. Name another port."
+            ) from error
+        self._server.page = self
+        self.port = self._server.server_address[1]
+        listen, often = self._server.serve_forever, {"poll_interval": 0.1}
+        self._thread = threading.Thread(target=listen, kwargs=often, name="status-page", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._server is not None
+        assert self._thread is not None
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def metrics(self) -> str:
+        return "".join(text() for text in self._texts)
+
+    def unmet(self) -> list[str]:
+        return [what for what, met in self._needs.items() if not met()]
+
+    def answer(self, path: str) -> Answered:
+        """What GET gives."""
+        if path == "/metrics":
+            return Answered(200, self.metrics().encode(), _EXPOSITION)
+        if path == "/health":
+            return Answered(200, b"alive\n", _PLAIN)
+        if path == "/ready":
+            unmet = self.unmet()
+            return Answered(503 if unmet else 200, ("; ".join(unmet) or "ready").encode() + b"\n", _PLAIN)
+        paths = ", ".join(["/health", "/ready", "/metrics", *(f"POST {path}" for path in self._routes)])
+        return Answered(404, f"there are {paths}\n".encode(), _PLAIN)
+
+    def route(self, path: str) -> tuple[Route, int] | None:
+        return self._routes.get(path)
+
+
+@contextlib.contextmanager
+def page(text: Callable[[], str], ready: Callable[[], bool], port: int = 0) -> Iterator[int]:
+    """A page about one stream, or all of a hub: its metrics, and whether it is connected; gives the port.
+
+    A process that waits for the others is alive and not ready: restarting it would help nobody.
+    """
+    made = StatusPage(port)
+    made.include(text)
+    made.needs("not connected", ready)
+    with made:
+        yield made.port
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+class _Server(ThreadingHTTPServer):
+    """Threads for few connections, each closed when its request has not arrived in time."""
+
+    daemon_threads = True
+    request_queue_size = CONNECTIONS
+    block_on_close = False  # a peer that reads slowly must not hold up who stops the service
+    page: StatusPage
+
+    def __init__(self, *arguments: Any) -> None:
+        self.arriving: dict[socket.socket, float] = {}
+        self.sources: Counter[str] = Counter()
+        self.bound = threading.Lock()
+        super().__init__(*arguments)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is room for one more connection, in all and from there."""
+        with self.bound:
+            if self.sources.total() >= CONNECTIONS or self.sources[client_address[0]] >= A_SOURCE:
+                self.page.refused["connections"] += 1
+                return False
+            self.sources[client_address[0]] += 1
+            self.arriving[request] = time.monotonic()
+            return True
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        secured = request
+        try:
+            request.settimeout(ARRIVAL)
+            if self.page.tls is not None:
+                secured = self.page.tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+                with self.bound:
+                    self.arriving[secured] = self.arriving.pop(request, time.monotonic())
+                secured.do_handshake()
+            self.finish_request(secured, client_address)
+        except (OSError, ValueError):  # it hung up, was too slow, or speaks no TLS: no event of ours
+            self.page.refused["connection"] += 1
+        finally:
+            self._forget(client_address, request, secured)
+            self.shutdown_request(secured)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # there is no thread for it
+            self._forget(client_address, request)
+            raise
+
+    def _forget(self, client_address: Any, *connections: Any) -> None:
+        with self.bound:
+            for one in connections:
+                self.arriving.pop(one, None)
+            self.sources[client_address[0]] -= 1
+            self.sources += Counter()
+
+    def arrived(self, connection: Any) -> None:
+        with self.bound:
+            self.arriving.pop(connection, None)
+
+    def service_actions(self) -> None:
+        """One byte now and then keeps no connection: the whole request has its time."""
+        with self.bound:
+            late = [one for one, since in self.arriving.items() if time.monotonic() - since > ARRIVAL]
+        for one in late:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(one, socket.SHUT_RDWR)  # an SSLSocket's own would forget its state
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: _Server
+    server_version, sys_version = "colonnade", ""
+
+    def do_GET(self) -> None:
+        self.server.arrived(self.connection)
+        if not self._may_ask():
+            return
+        try:
+            found = self.server.page.answer(self.path)
+        except Exception as error:  # a store that is locked just now, say: the page is not why a service ends
+            log.warning("not shown", extra={"error": type(error).__name__})
+            found = Answered(500, b"not now; the log says why\n", _PLAIN)
+        self._reply(found)
+
+    def do_POST(self) -> None:
+        if not self._may_ask():
+            return
+        found = self.server.page.route(self.path)
+        if found is None:
+            self._refuse("path", Answered(404, self.server.page.answer("").body, _PLAIN))
+            return
+        route, largest = found
+        size = self.headers.get("Content-Length", "")
+        if not (size.isascii() and size.isdigit() and len(size) < 16):
+            self._refuse("length", Answered(411, b"say the Content-Length\n", _PLAIN))
+            return
+        if int(size) > largest:
+            self._refuse("size", Answered(413, f"a body has at most {largest:,} bytes\n".encode(), _PLAIN))
+            return
+        body = self.rfile.read(int(size))
+        self.server.arrived(self.connection)
+        if len(body) != int(size):
+            return
+        try:
+            answer = route(Asked(self._peer(), body))
+        except Exception as error:  # the text of an error may carry data
+            log.warning("not answered", extra={"path": self.path, "error": type(error).__name__})
+            answer = Answered(500, b"this failed; the log says why\n", _PLAIN)
+        self._reply(answer)
+
+    def _may_ask(self) -> bool:
+        limit = self.server.page.limit
+        if limit is None or not (seconds := limit.allow(self._peer())):
+            return True
+        said = f"{limit.rate:g} requests a second are answered; try again in {seconds:.3g} seconds\n"
+        self._refuse("rate", Answered(429, said.encode(), _PLAIN))
+        return False
+
+    def _peer(self) -> str:
+        shown: Any = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None
+        for name, value in (pair for part in (shown or {}).get("subject", ()) for pair in part):
+            if name == "commonName":
+                return str(value)
+        return str(self.client_address[0])
+
+    def _refuse(self, reason: str, answer: Answered) -> None:
+        self.server.page.refused[reason] += 1
+        self._reply(answer)
+
+    def _reply(self, answer: Answered) -> None:
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.kind)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    def log_message(self, *_: object) -> None:
+        """Asking for the page is no event."""
