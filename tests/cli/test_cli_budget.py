@@ -18,7 +18,7 @@ import colonnade as co
 from colonnade.cli import app
 from colonnade.privacy import ledger as ledgers
 from colonnade.privacy.accountant import Budget, epsilon, rho_for
-from colonnade.runs.budgets import Account, forecast, spending
+from colonnade.runs.budgets import Account, forecast, safe_cell, spending
 
 PRIVACY = co.Privacy(1.0, 1e-6, feature_bound=1.0)
 
@@ -86,6 +86,30 @@ def test_export_lists_every_release(store: Path, tmp_path: Path) -> None:
     assert {row["mechanism"] for row in rows} == {"gumbel"}
     call("budget", "export", store, "clinic", "--format", "json", "--output", tmp_path / "out.json")
     assert len(json.loads((tmp_path / "out.json").read_text())) == 3
+
+
+def test_export_lists_runs_and_what_the_owner_set(store: Path) -> None:
+    (run,) = csv.DictReader(io.StringIO(call("budget", "export", store, "clinic", "--table", "runs")))
+    releases = list(csv.DictReader(io.StringIO(call("budget", "export", store, "clinic"))))
+    assert (run["method"], run["row"], run["closed"] > run["opened"][:10]) == ("central private Frank-Wolfe", "1", True)
+    assert float(run["counted_rho"]) == pytest.approx(sum(float(row["rho"]) for row in releases))
+    call("budget", "set", store, "clinic", "--epsilon", 9)
+    call("budget", "renew", store, "clinic", "--reason", "=HYPERLINK(1)", "--yes")
+    lines = list(csv.DictReader(io.StringIO(call("budget", "export", store, "clinic", "--table", "owner"))))
+    assert [(line["do"], line["epsilon"], line["reason"]) for line in lines] == [
+        ("set", "9.0", ""),
+        ("renew", "", "'=HYPERLINK(1)"),
+    ]
+    kept = json.loads(call("budget", "export", store, "clinic", "--table", "owner", "--json"))
+    assert kept[1]["reason"] == "=HYPERLINK(1)"
+    assert "choose releases, runs, owner" in refused("budget", "export", store, "clinic", "--table", "rows")
+
+
+@pytest.mark.parametrize("start", list("=+-@\t\r\n\0"))
+def test_no_cell_of_an_export_begins_a_formula(start: str) -> None:
+    assert safe_cell(f"{start}1") == f"'{start}1"
+    assert safe_cell(f"1{start}") == f"1{start}"
+    assert safe_cell(-1.0) == -1.0
 
 
 def test_verify_notices_a_changed_row(store: Path) -> None:

@@ -42,8 +42,8 @@ from colonnade.network.questions import Parcel, Question, letters_in, letters_ou
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.block import Unit
-from colonnade.privacy.ledger import REFUSED
 from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.privacy.tally import REFUSED
 from colonnade.runtime.hosted_node import FINAL
 from colonnade.runtime.program import Failed, FailureCode
 from colonnade.runtime.run_store import ending_in_words

@@ -22,9 +22,10 @@ from colonnade.cli import app
 from colonnade.cli.live.reading import ReadingLog
 from colonnade.errors import LedgerDamaged
 from colonnade.privacy.events import Policy
-from colonnade.privacy.ledger import ADMIN, CLOSING, OPENING, OWNER, Ledger
+from colonnade.privacy.ledger import ADMIN, CLOSING, OPENING, Ledger
 from colonnade.privacy.store import FileLog
-from colonnade.runs.budgets import account, export_releases, spending
+from colonnade.privacy.tally import OWNER
+from colonnade.runs.budgets import account, export_table, spending
 from colonnade.runs.fit_file import to_plain
 from colonnade.runs.sealed_file import FIT_FORMAT as FIT_VERSION
 from colonnade.runtime.node import Transcript
@@ -152,7 +153,7 @@ def test_owners_commands_read_a_ledger_of_format_1(ledger: Path) -> None:
     for words in (["show", store], ["verify", store], ["export", store, "clinic"], ["notes", store, "clinic"]):
         done = CliRunner().invoke(app, ["budget", *map(str, words)])
         assert done.exit_code == 0, done.output
-    assert [(x["what"], x["round"]) for x in json.loads(export_releases(store, "clinic", "json"))] == [
+    assert [(x["what"], x["round"]) for x in json.loads(export_table(store, "clinic", "json"))] == [
         ("not recorded", 0)
     ] * 5
     assert [("", math.inf)] == spending(store, "clinic")

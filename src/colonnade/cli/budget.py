@@ -189,17 +189,24 @@ def export(
     party: Party,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; by default standard output.")] = None,
     form: Annotated[str, typer.Option("--format", help="csv or json.")] = "csv",
+    table: Annotated[
+        str, typer.Option(help="releases, runs (what was reserved, and how it ended), or owner (limits and periods).")
+    ] = "releases",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="With --output: print nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Every release of a party: run, round, time, mechanism, price, sensitivity. No released values.
+    """A party's ledger for auditors: every release, every run, or what its owner set. No released values.
 
-    Example: colonnade budget export runs hospital --output releases.csv
+    Every row is checked first. In CSV a text that a spreadsheet would take for a formula begins with an apostrophe.
+
+    \bExamples:
+      colonnade budget export runs hospital --output releases.csv
+      colonnade budget export runs hospital --table runs --format json
     """
     with explained():
-        from colonnade.runs.budgets import export_releases
+        from colonnade.runs.budgets import export_table
 
-        text = export_releases(store, party, "json" if as_json else form)
+        text = export_table(store, party, "json" if as_json else form, table)
         if output is None:
             typer.echo(text, nl=False)
         else:
@@ -211,6 +218,8 @@ def export(
 @app.command()
 def verify(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Check that no row of any ledger was changed, removed or put back from an old copy.
+
+    Every row is walked, also those that a signed snapshot vouches for, and its sums are added up again.
 
     Example: colonnade budget verify runs
     """

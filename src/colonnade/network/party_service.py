@@ -41,7 +41,8 @@ from colonnade.network.party_run import Approve, PartyRun, Priced, Proposal, Req
 from colonnade.network.questions import Parcel, Question
 from colonnade.network.replaced_ledger import keyed_head
 from colonnade.privacy.keyring import Keyring, public_key
-from colonnade.privacy.ledger import OWNER, REFUSED, Ledger
+from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.tally import OWNER, REFUSED
 from colonnade.runtime.hosted_node import FINAL, HostedNode, code_of
 from colonnade.runtime.program import COORDINATOR, FailureCode
 from colonnade.runtime.run_store import HUB_SAYS, RunStore, ending_in_words
@@ -72,7 +73,7 @@ class PartyService:
         self.neighbours = neighbours  # None: all letters go through the hub
         self.run_store = RunStore(store)
         self.log = self.run_store.log(self.name)
-        self.ledger = Ledger(self.log, self.name, data.member.policy)
+        self.ledger = Ledger(self.log, self.name, data.member.policy, identity=identity)
         self.aligning = PartyAlignment(data, self.log, self.ledger, self.run_store.folder, identity)
         self.sizes = questions.Sizes.of(data.file)
         self.runs: dict[str, PartyRun] = {}
@@ -263,7 +264,7 @@ class PartyService:
     # ------------------------------------------------------------------------ its ledger
 
     def verify(self, _: Parcel) -> Parcel:
-        self.log.verify()
+        self.ledger.check()
         return Parcel({})
 
     def standing(self, _: Parcel) -> Parcel:

@@ -33,7 +33,6 @@ from typing import Any, NamedTuple
 from colonnade.errors import BudgetExhausted, InvalidInput, LeakError, LedgerDamaged, ReplayDiverged
 from colonnade.privacy.accountant import Budget, check_budget, rho_for
 from colonnade.privacy.events import (
-    SCORES,
     Charge,
     Event,
     Plan,
@@ -45,10 +44,20 @@ from colonnade.privacy.events import (
     row_rho,
 )
 from colonnade.privacy.store import Log, Row
+from colonnade.privacy.tally import (
+    EVERY,
+    OWNER,
+    REFUSED,
+    Snapshot,
+    Tally,
+    last_snapshot,
+    rest_rho,
+    sign,
+    tallied,
+    trusted,
+)
 
 OPENING, CLOSING, ADMIN = -1, -2, -3  # ticks of the rows that are not a step of a program
-REFUSED = "refused"  # how a run ended that was never begun
-OWNER = "owner"  # the run of rows that the owner writes, not a program
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +96,12 @@ class Replaced(NamedTuple):
 class Ledger:
     """The ledger of one node over one log."""
 
-    def __init__(self, log: Log, node: str, policy: Policy, *, holds_data: bool = True) -> None:
+    def __init__(
+        self, log: Log, node: str, policy: Policy, *, holds_data: bool = True, identity: bytes | None = None
+    ) -> None:
+        """identity  the owner's signing key, for snapshots; None: the one that lies in the file, if there is one."""
         self.log, self.node, self.policy, self.holds_data = log, node, policy, holds_data
+        self._own_key = identity
         self._left: dict[str, list[tuple[Charge, int]]] = {}
 
     # -------------------------------------------------------------------------------- runs
@@ -107,7 +120,7 @@ class Ledger:
         """Refuse what `open_run` refuses, and write nothing; the rows of a run opened before on the same terms."""
         plan = plans.get(self.node, ())
         with self.log.atomic():
-            self.log.verify()
+            self.check()
             if self.log.rows(run, "close"):
                 raise ReplayDiverged(f"run {run} is over at {self.node!r}; it releases nothing more. Start a new run.")
             found = [*self.log.rows(run, "open"), *self.log.rows(run, "event")]
@@ -130,24 +143,23 @@ class Ledger:
         with self.log.atomic():
             if self.log.rows(run, "open") and not self.log.rows(run, "close"):
                 self.log.append(run, CLOSING, "close", "", json.dumps({"how": how, "when": _now()}).encode())
+                self._snapshot()
         self.log.erase(run)
         self._left.pop(run, None)
 
     def open_runs(self) -> set[str]:
         """Runs whose reservation has not been returned."""
-        return {row.run for row in self.log.rows(kind="open")} - {row.run for row in self.log.rows(kind="close")}
+        return set(self.tally().runs)
 
     def score_runs(self) -> int:
         """How many runs reserved a part of scores of these rows, whatever became of them: no price adds them up."""
-        opened = self.log.rows(kind="open")
-        try:
-            plans = [json.loads(row.body)["plan"] for row in opened]
-            return sum(any(line["event"]["mechanism"] == SCORES.mechanism for line in plan) for plan in plans)
-        except (ValueError, KeyError, TypeError) as error:
+        found = self.tally()
+        if found.unread_plans:
             raise LedgerDamaged(
                 f"the ledger of {self.node!r} holds a run whose plan cannot be read. Nothing is released: restore the "
                 "newest copy of the file and its `blobs` folder."
-            ) from error
+            )
+        return found.score_runs
 
     def units(self) -> tuple[str, ...]:
         """What the runs that count were about: one unit, none yet, or several in a file of an earlier version."""
@@ -155,15 +167,7 @@ class Ledger:
 
     def counted_units(self) -> list[tuple[str, str]]:
         """Unit and neighbours of every run with a finite price that is not all paid back; an exact run has none."""
-        opened = [json.loads(row.body)["terms"] for row in self.log.rows(kind="open")]
-        prices = prices_of_runs(self.log)
-        found = [
-            (terms["unit"], terms["neighbours"])
-            for terms, price in zip(opened, prices, strict=True)
-            if 0.0 < price.row < math.inf
-        ]
-        before = [body["units"] for body in self._replaced_rows() if 0.0 < body.get("rho", 0.0) < math.inf]
-        return list(dict.fromkeys([*((unit, neighbours) for units in before for unit, neighbours in units), *found]))
+        return self.tally().counted_units()
 
     def check_unit(self, terms: Terms, plans: Mapping[str, Plan]) -> None:
         """Refuse a run whose price would be added to that of runs about another unit; exact and free ones add none."""
@@ -243,29 +247,50 @@ class Ledger:
 
     def budget(self) -> Budget:
         """The limit in force and what counts against it: own limit and policy, whichever is tighter."""
-        start, period, limit = 0, 1, (self.policy.epsilon, self.policy.delta)
+        period, limit = 1, (self.policy.epsilon, self.policy.delta)
         for row in self.log.rows(OWNER, "budget"):
             body = json.loads(row.body)
             if body["do"] == "renew":
-                start, period = row.seq, period + 1
+                period += 1
             elif self.policy.epsilon is None:
                 limit = (body["epsilon"], body["delta"])
             else:
                 limit = min((self.policy.epsilon, self.policy.delta), (body["epsilon"], body["delta"]), key=_tightness)
-        counted = self.counted_prices()
-        this_period = math.fsum(rho for seq, rho in counted if seq > start)  # runs still open at a renewal count on
-        return Budget(*limit, period, this_period, math.fsum(rho for _, rho in counted))
+        found = self.tally()
+        return Budget(*limit, period, found.spent(), found.spent(lifetime=True))
 
     def row_spent(self) -> float:
         """rho of one row, the other parties' reserved releases about it included: what the limit applies to."""
-        return math.fsum(rho for _, rho in self.counted_prices())
+        return self.tally().spent(lifetime=True)
 
-    def counted_prices(self) -> list[tuple[float, float]]:
-        """What counts about one row: the row from which it is over (infinity: a run that is open), and its rho."""
-        # That is every run, and what was spent before this ledger took the place of a lost one.
-        before = [(row.seq, json.loads(row.body)) for row in self.log.rows(OWNER, "replaced")]
-        runs = [(price.closed_at, price.row) for price in prices_of_runs(self.log)]
-        return runs + [(seq, float(body["rho"])) for seq, body in before if "rho" in body]
+    # -------------------------------------------------------------------------------- adding up, and snapshots of it
+
+    def tally(self) -> Tally:
+        """What all rows add up to: every run, and what was spent before this ledger took the place of a lost one."""
+        begin = None if self.log.tally is not None else self._trusted()
+        return tallied(self.log, None if begin is None else begin.tally())
+
+    def check(self) -> None:
+        """The chain must be whole, from the newest snapshot that this ledger's owner signed."""
+        begin = None if self.log.checked else self._trusted()
+        self.log.check(0 if begin is None else begin.count)
+
+    def _trusted(self) -> Snapshot | None:
+        return trusted(self.log, self.node, self._identity()) if self.log.durable else None
+
+    def _identity(self) -> bytes | None:
+        if self._own_key is None and self.log.has_secret("node", "signing key"):
+            return self.log.kept("node", "signing key")
+        return self._own_key
+
+    def _snapshot(self) -> None:
+        """Sign what all rows add up to, if there are many since it was signed last."""
+        if not self.log.durable:
+            return
+        last = last_snapshot(self.log)
+        if self.log.length() - (0 if last is None else last.count) >= EVERY:
+            self.check()
+            sign(self.log, self.node, self._identity() or self.log.secret("node", "signing key", 32))
 
     # -------------------------------------------------------------------------------- what peers remember
 
@@ -283,15 +308,7 @@ class Ledger:
 
     def remembered(self) -> dict[str, tuple[int, bytes]]:
         """The newest head this ledger has seen of every other; of one that was replaced, none from before."""
-        heads: dict[str, tuple[int, bytes]] = {}
-        for row in sorted([*self.log.rows(kind="peer"), *self.log.rows(OWNER, "replaced")], key=lambda row: row.seq):
-            body = json.loads(row.body)
-            if row.kind == "replaced":
-                heads.pop(body["node"], None)
-                body = {body["node"]: body["head"]} if "head" in body else {}
-            for peer, (count, head) in body.items():
-                heads[peer] = max(heads.get(peer, (0, b"")), (count, bytes.fromhex(head)))
-        return heads
+        return dict(self.tally().heads)
 
     def check_new(self) -> None:
         """Refuse to begin anew in a ledger that holds more than what it knows of replaced ones."""
@@ -414,15 +431,6 @@ def prices_of_runs(log: Log) -> list[RunPrice]:
             rest = 0.0 if json.loads(closed[row.run].body)["how"].startswith(REFUSED) else rest
         prices.append(RunPrice(end, own, own + rest))
     return prices
-
-
-def rest_rho(opened: Mapping[str, Any]) -> float:
-    """What a run reserved about the same row at other parties or together."""
-    if "rest_rho" in opened:
-        return float(opened["rest_rho"])
-    # A file of format 1 names the price of a row in one sum.
-    whole = float(opened["row_rho"])
-    return whole if math.isinf(whole) else whole - float(opened["own_rho"])
 
 
 def opening(terms: Terms, node: str, plans: Mapping[str, Plan], policy: Policy, when: str) -> bytes:

@@ -29,9 +29,10 @@ from colonnade.privacy.accountant import check_budget, delta_left
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.events import Mechanism, Plan, Policy
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.ledger import OWNER, Ledger, Terms
+from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import Noise
 from colonnade.privacy.store import FileLog, Log, MemoryLog
+from colonnade.privacy.tally import OWNER
 
 HOLDER = "holder"
 

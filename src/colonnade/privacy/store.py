@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from colonnade.errors import LedgerDamaged, StoreError
 
@@ -40,6 +41,8 @@ _FILES = "select body from log where run = ? and length(body) = 65 and hex(subst
 _INSERT = "insert into log(run, tick, kind, key, body, head) values (?, ?, ?, ?, ?, ?)"
 _ANY = "select 1 from log where run = ? and kind = ? limit 1"
 _ONE = "select tick, kind, key, body from log where seq = ?"
+_SOME = "select seq, run, tick, kind, key, body from log where seq > ? and seq <= ?"
+_CHAIN = "select seq, run, tick, kind, key, body, head from log where seq > ? order by seq"
 _LAST = "select head from log order by seq desc limit 1"
 _KEPT = "select value from secret where run = ? and name = ?"
 _OTHER_FILES = _FILES.replace("run = ?", "run != ? and run in (select run from secret)")  # of runs not erased yet
@@ -61,6 +64,8 @@ class MemoryLog:
     """A log that lives as long as the process."""
 
     durable = False
+    checked = True  # nothing is chained in memory
+    tally: Any = None  # what privacy/tally.py has added up of these rows
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
@@ -74,6 +79,9 @@ class MemoryLog:
 
     def rows(self, run: str | None = None, kind: str | None = None) -> list[Row]:
         return [r for r in self._rows if run in (None, r.run) and kind in (None, r.kind)]
+
+    def rows_between(self, after: int, last: int, kinds: tuple[str, ...]) -> list[Row]:
+        return [r for r in self._rows[after:last] if r.kind in kinds]
 
     def holds(self, run: str, kind: str) -> bool:
         return any(r.run == run and r.kind == kind for r in self._rows)
@@ -99,6 +107,18 @@ class MemoryLog:
     def verify(self) -> int:
         return len(self._rows)
 
+    def check(self, count: int = 0) -> None:
+        """As `checked` says."""
+
+    def note(self, name: str, value: bytes) -> None:
+        """Nothing outlives the process."""
+
+    def noted(self, name: str) -> bytes | None:  # noqa: ARG002
+        return None
+
+    def has_secret(self, run: str, name: str) -> bool:
+        return (run, name) in self._secrets
+
     def head_at(self, count: int) -> bytes:  # noqa: ARG002  nothing is chained in memory
         return _START
 
@@ -113,6 +133,8 @@ class FileLog:
     """The log of one node in one SQLite file, with large bodies beside it."""
 
     durable = True
+    tally: Any = None  # what privacy/tally.py has added up of these rows
+    _whole_at: int | None = None  # the version of the file, as SQLite counts them, at which its chain was found whole
 
     def __init__(self, path: str | os.PathLike[str], *, synced: bool = True) -> None:
         """synced  False for records that need not outlive the machine: a process may die, and they are still there."""
@@ -205,6 +227,14 @@ class FileLog:
         wanted = {"run": run, "kind": kind}
         clause = " and ".join(f"{name} = :{name}" for name, value in wanted.items() if value is not None) or "true"
         query = f"select seq, run, tick, kind, key, body from log where {clause} order by seq"  # noqa: S608  fixed
+        return self._found(query, wanted)
+
+    def rows_between(self, after: int, last: int, kinds: tuple[str, ...]) -> list[Row]:
+        """The rows of some kinds behind row `after`, up to row `last`."""
+        query = f"{_SOME} and kind in ({', '.join('?' * len(kinds))}) order by seq"
+        return self._found(query, (after, last, *kinds))
+
+    def _found(self, query: str, wanted: Any) -> list[Row]:
         with _disk(self.path):
             found = self._db.execute(query, wanted).fetchall()
         return [Row(seq, r, tick, k, key, self._get(self._blob(body))) for seq, r, tick, k, key, body in found]
@@ -224,11 +254,31 @@ class FileLog:
 
     def verify(self) -> int:
         """Walk the whole chain; the number of rows, or LedgerDamaged where it breaks."""
-        head, count = _START, 0
+        return self._walk_chain(0, _START)
+
+    def check(self, count: int = 0) -> None:
+        """The chain must be whole. Nothing is walked twice while this connection alone writes to the file.
+
+        count  rows that a snapshot vouches for when the file was just opened: the walk begins behind them.
+        """
+        with self.atomic():
+            with _disk(self.path):
+                (version,) = self._db.execute("pragma data_version").fetchone()
+                (rows,) = self._db.execute("select count(*) from log").fetchone() if count else (0,)
+            if self._whole_at is None and count and rows == self.length():
+                self._walk_chain(count, self.head_at(count))
+            elif self._whole_at != version:
+                self.verify()
+            self._whole_at = version
+
+    @property
+    def checked(self) -> bool:
+        """Whether `check` found the chain whole once since it was opened."""
+        return self._whole_at is not None
+
+    def _walk_chain(self, count: int, head: bytes) -> int:
         with _disk(self.path):
-            for seq, run, tick, kind, key, body, stored in self._db.execute(
-                "select seq, run, tick, kind, key, body, head from log order by seq"
-            ):
+            for seq, run, tick, kind, key, body, stored in self._db.execute(_CHAIN, (count,)):
                 head, count = chain(head, run, tick, kind, key, self._blob(body)), count + 1
                 if head != stored or seq != count:
                     raise LedgerDamaged(
@@ -245,6 +295,16 @@ class FileLog:
                 "the chain of rows before it. Restore the newest copy of this file; until then nothing is released."
             )
         return value
+
+    def note(self, name: str, value: bytes) -> None:
+        """What can be had again from the rows: outside the chain, the last value only."""
+        with self.atomic():
+            self._db.execute("insert or replace into meta values (?, ?)", (name, value))
+
+    def noted(self, name: str) -> bytes | None:
+        with _disk(self.path):
+            row = self._db.execute("select value from meta where name = ?", (name,)).fetchone()
+        return None if row is None else self._blob(row[0])
 
     def secret(self, run: str, name: str, size: int) -> bytes:
         with self.atomic():

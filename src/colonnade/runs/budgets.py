@@ -18,9 +18,10 @@ from typing import Any
 from colonnade.errors import InvalidInput, LedgerDamaged
 from colonnade.privacy.accountant import Budget, epsilon, rho_for
 from colonnade.privacy.events import Policy, shown
-from colonnade.privacy.ledger import Entry, Ledger
+from colonnade.privacy.ledger import Entry, Ledger, prices_of_runs
 from colonnade.privacy.mechanisms import gaussian_sigma, gumbel_scale
 from colonnade.privacy.store import FileLog
+from colonnade.privacy.tally import OWNER, check_snapshot, rest_rho
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.run_store import RunStore, file_name, node_name
 
@@ -151,15 +152,10 @@ def account(store: str | Path, party: str) -> Account:
 
 def account_of(ledger: Ledger) -> Account:
     """A ledger summed up."""
-    entries = ledger.entries()
-    exact = sum(math.isinf(entry.event.rho) for entry in entries)
+    found, budget = ledger.tally(), ledger.budget()
     unit = " and ".join(ledger.units()) or "not fixed yet"
-    budget, still = ledger.budget(), ledger.open_runs()
-    start = max((row.seq for row in ledger.log.rows(kind="budget") if json.loads(row.body)["do"] == "renew"), default=0)
-    rho = math.fsum(price for seq, price in ledger.counted_prices() if start < seq < math.inf)  # of runs that are over
-    rho += math.fsum(entry.event.rho for entry in entries if entry.run in still)
-    released = epsilon(rho, budget.delta if budget.delta is not None else DELTA)
-    return Account(ledger.node, budget, len(entries), exact, len(still), unit, released)
+    released = epsilon(found.released(), budget.delta if budget.delta is not None else DELTA)
+    return Account(ledger.node, budget, found.releases, found.exact, len(found.runs), unit, released)
 
 
 def notes(store: str | Path, party: str) -> list[tuple[str, str]]:
@@ -194,19 +190,68 @@ def spending(store: str | Path, party: str) -> list[tuple[str, float]]:
     return curve
 
 
-def export_releases(store: str | Path, party: str, form: str) -> str:
-    """Every release of a party as CSV or JSON: facts only, no released values."""
+TABLES = ("releases", "runs", "owner")
+
+
+def export_table(store: str | Path, party: str, form: str, table: str = "releases") -> str:
+    """A table of a party's ledger as CSV or JSON, every row of it checked: facts only, no released values.
+
+    table  releases: every one, with its price. runs: terms, what was reserved, how it ended, what it counts for.
+           owner: limits, new periods, ledgers that were replaced.
+    """
+    if form not in ("csv", "json"):
+        raise InvalidInput(f"cannot export as {form!r}; choose csv or json.")
+    if table not in TABLES:
+        raise InvalidInput(f"a ledger has no table {table!r}; choose {', '.join(TABLES)}.")
     with open_ledger(store, party) as ledger:
-        lines = [_plain(entry) for entry in ledger.entries()]
+        if table == "releases":
+            lines = [_plain(entry) for entry in ledger.entries()]
+        else:
+            lines = _run_lines(ledger) if table == "runs" else _owner_lines(ledger)
     if form == "json":
         return json.dumps(lines, indent=1)
-    if form != "csv":
-        raise InvalidInput(f"cannot export as {form!r}; choose csv or json.")
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(lines[0]) if lines else ["run"])
+    writer = csv.DictWriter(out, list(dict.fromkeys(name for line in lines for name in line)) or ["run"])
     writer.writeheader()
-    writer.writerows(lines)
+    writer.writerows({name: safe_cell(value) for name, value in line.items()} for line in lines)
     return out.getvalue()
+
+
+def _run_lines(ledger: Ledger) -> list[dict[str, Any]]:
+    """Every run in the order in which they were opened."""
+    closed = {row.run: json.loads(row.body) for row in ledger.log.rows(kind="close")}
+    lines = []
+    for row, price in zip(ledger.log.rows(kind="open"), prices_of_runs(ledger.log), strict=True):
+        opened, end = json.loads(row.body), closed.get(row.run, {})
+        lines.append(
+            {
+                "row": row.seq,
+                "run": row.run,
+                "opened": opened.get("when", ""),
+                **opened["terms"],
+                "reserved_own_rho": opened["own_rho"],
+                "reserved_other_rho": rest_rho(opened),
+                "closed": end.get("when", ""),
+                "ended": end.get("how", "open"),
+                "counted_own_rho": price.own,
+                "counted_rho": price.row,
+            }
+        )
+    return lines
+
+
+def _owner_lines(ledger: Ledger) -> list[dict[str, Any]]:
+    """What the owner wrote, oldest first."""
+    rows = sorted([*ledger.log.rows(OWNER, "budget"), *ledger.log.rows(OWNER, "replaced")], key=lambda row: row.seq)
+    names = ("when", "do", "epsilon", "delta", "reason", "node", "rho")
+    bodies = [(row, json.loads(row.body)) for row in rows]
+    return [{"row": row.seq, "kind": row.kind, **{name: body.get(name, "") for name in names}} for row, body in bodies]
+
+
+def safe_cell(value: Any) -> Any:
+    """What a spreadsheet shows and does not compute: text that would begin a formula gets an apostrophe before it."""
+    risky = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "\0"))
+    return f"'{value}" if risky else value
 
 
 def verify_ledgers(store: str | Path) -> dict[str, int]:
@@ -215,6 +260,8 @@ def verify_ledgers(store: str | Path) -> dict[str, int]:
         files = ledger_files(store, coordinator=True)
         logs = {name: last.enter_context(closing(FileLog(path))) for name, path in files.items()}
         counts = {name: log.verify() for name, log in logs.items()}
+        for name, log in logs.items():
+            check_snapshot(log, name)
         ledgers = {name: Ledger(log, name, Policy()) for name, log in logs.items()}
         for witness in ledgers.values():
             for peer, (count, head) in witness.remembered().items():

@@ -34,9 +34,10 @@ from colonnade.methods.node_setup import terms_of
 from colonnade.privacy import statement as stating
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan, row_rho
-from colonnade.privacy.ledger import REFUSED, Replaced
+from colonnade.privacy.ledger import Replaced
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import Privacy, PrivacyStatement, not_private, remarks_on
+from colonnade.privacy.tally import REFUSED
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.problem.kernel import Support
 from colonnade.runs import call as calls

@@ -126,7 +126,7 @@ class HostedNode:
 
     def verify(self) -> None:
         """Its records must be whole."""
-        self.log.verify()
+        self.ledger.check()
 
     def standing(self) -> Standing:
         """Where its records stand."""

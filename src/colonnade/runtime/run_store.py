@@ -96,6 +96,10 @@ class RunStore:
             raise _unusable_store(self.folder, what) from error
         self._journal = FileLog(self.folder / "runs.db")
         self._journal.verify()
+        self._begun: dict[str, str] = {}
+        self._ended: dict[str, str] = {}
+        self._read: tuple[int, bytes] = (0, b"")  # so many rows of the journal are in both, up to this head
+        self._read_on()
 
     def log(self, node: str) -> Log:
         if node not in self._open:
@@ -184,11 +188,26 @@ class RunStore:
 
     def begun(self) -> list[tuple[str, str]]:
         """Every run, and when it began."""
-        return [(row.run, row.body.decode()) for row in self._journal.rows(kind="begin")]
+        self._read_on()
+        return list(self._begun.items())
 
     def ended(self) -> dict[str, str]:
         """The runs that are over, and how they ended."""
-        return {row.run: json.loads(row.body)["how"] for row in self._journal.rows(kind="end")}
+        self._read_on()
+        return dict(self._ended)
+
+    def _read_on(self) -> None:
+        """Read the rows that the journal got since it was read last: it only grows."""
+        count, head = self._read
+        if self._journal.head_at(count) != head:  # a transaction was undone
+            count, self._begun, self._ended = 0, {}, {}
+        length = self._journal.length()
+        for row in self._journal.rows_between(count, length, ("begin", "end")):
+            if row.kind == "begin":
+                self._begun.setdefault(row.run, row.body.decode())
+            else:
+                self._ended[row.run] = json.loads(row.body)["how"]
+        self._read = (length, self._journal.head_at(length))
 
     def close(self) -> None:
         for log in [self._journal, *self._open.values()]:

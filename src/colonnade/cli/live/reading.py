@@ -18,8 +18,9 @@ from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 from colonnade.methods import load_all
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import Policy, kind_of, shown
-from colonnade.privacy.ledger import Ledger, rest_rho
+from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog, check_format
+from colonnade.privacy.tally import rest_rho
 from colonnade.runs.budgets import DELTA, Account, account_of, last_policy
 from colonnade.runtime.node import LOOK, header_and_length
 from colonnade.runtime.program import BY_CODE, COORDINATOR
