@@ -54,6 +54,7 @@ _NAMES = {  # the public names, by the module that defines them
     ),
     "runs.fit": "fit",
     "runs.inference": "Inference",
+    "runs.jobs": "Jobs",
     "runs.release": "Release",
     "runs.result": "Fit load",
     "runs.scoring": "score",

@@ -76,6 +76,7 @@ from colonnade.problem import (
 )
 from colonnade.runs.fit import fit
 from colonnade.runs.inference import Inference
+from colonnade.runs.jobs import Jobs
 from colonnade.runs.release import Release
 from colonnade.runs.result import Fit, load
 from colonnade.runs.scoring import score
@@ -125,6 +126,7 @@ __all__ = [
     "Independent",
     "Inference",
     "InvalidInput",
+    "Jobs",
     "KernelSVM",
     "L1Ball",
     "Lasso",

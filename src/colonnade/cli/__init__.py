@@ -23,10 +23,12 @@ from colonnade.cli import (
     doctor,
     fit,
     init,
+    jobs,
     party,
     predict,
     release,
     runs,
+    serve,
     simulate,
     sparse,
     ui,
@@ -41,6 +43,7 @@ app = typer.Typer(
     help="Learn one linear model from columns that several parties may not pool.",
     epilog=f"Begin with: colonnade demo\n\n{EXIT_CODES}",
 )
+coordinator.app.command()(serve.serve)
 for group in (
     budget.app,
     data.app,
@@ -49,6 +52,7 @@ for group in (
     party.app,
     coordinator.app,
     coordinator.federation,
+    jobs.app,
     certs.app,
 ):
     app.add_typer(group)

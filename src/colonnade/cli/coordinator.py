@@ -78,7 +78,7 @@ def run(
         if not overwrite:
             pending.check_not_finished(file=file, job=job, output=output)
         if dry_run:
-            hub = co.Grpc(_address(fed, listen), certs)
+            hub = co.Grpc(hub_address(fed, listen), certs)
             with busy("making every check that needs no party", quiet or as_json):
                 unknown, found = _rehearse(fed, asked, hub, store, rows, metrics)
             terminal.show_preview(found, quiet, as_json, unknown)
@@ -86,7 +86,7 @@ def run(
         if rows is not None:
             raise co.InvalidInput("--rows is for --dry-run: the parties agree on their rows themselves.")
         pending.note(file, job, certs, output, report, listen=listen, patience=patience, overwrite=overwrite)
-        hub = co.Grpc(_address(fed, listen), certs, patience=patience)
+        hub = co.Grpc(hub_address(fed, listen), certs, patience=patience)
         fitted = _fit_between(fed, asked, hub, store, metrics, on_screen(quiet or as_json))
         save_finished(fitted, output, store)
         pending.clear()  # killed before, the next command sees in the store that the run is over
@@ -126,7 +126,7 @@ def score(
 
         _log_to_stderr(as_json, quiet)
         model, fed = co.load(fit), co.Federation.open(file)
-        with co.Grpc(_address(fed, listen), certs, patience=patience) as hub:
+        with co.Grpc(hub_address(fed, listen), certs, patience=patience) as hub:
             found = co.score(model, fed, without=without or (), engine=hub, store=store)
         assert isinstance(found, KeptScores)
         answer(vars(found), repr(found), found.run, quiet, as_json)
@@ -244,7 +244,7 @@ def check(
         fed = co.Federation.open(file)
         assert fed.away is not None
         waiting = f"waiting for {len(fed.parties)} parties, {patience:g} seconds at most"
-        with co.Grpc(_address(fed, listen), certs, patience=patience) as hub, busy(waiting, quiet or as_json):
+        with co.Grpc(hub_address(fed, listen), certs, patience=patience) as hub, busy(waiting, quiet or as_json):
             found, troubles, roads = hub.hello(fed.away), hub.check(fed.away), hub.roads(fed.away)
         direct = [pair for pair, up in roads.items() if up]
         apart = [pair for pair, up in roads.items() if not up]
@@ -368,7 +368,7 @@ def _rows(fed: co.Federation, said: Mapping[str, Any]) -> str:
     return f"{said['rows']:,} rows agreed on (session {said['session']})"
 
 
-def _address(fed: co.Federation, listen: str | None) -> str:
+def hub_address(fed: co.Federation, listen: str | None) -> str:
     if listen is not None:
         return listen
     assert fed.away is not None

@@ -39,6 +39,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 Store = Annotated[Path, typer.Argument(metavar="STORE", help="The folder given as store= to fit.")]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="As `colonnade runs list` shows it.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over a finished run's result, or any file.")]
+LogFile = Annotated[Path | None, typer.Option("--log", help="Log here too: one JSON object a line, rotated.")]
+LogSize = Annotated[int, typer.Option(min=1, help="Megabytes of the log file before a new one is begun.")]
+LogKeep = Annotated[int, typer.Option(min=1, help="So many older log files are kept.")]
 BoundsArePublic = Annotated[
     bool, typer.Option("--bounds-are-public", help="Figures read off the rows may be known; the statement says so.")
 ]
@@ -256,3 +259,22 @@ def to_stderr(as_json: bool = False, quiet: bool = False) -> None:
     root = logging.getLogger("colonnade")
     root.handlers, root.propagate = [handler], False
     root.setLevel(logging.WARNING if quiet else logging.INFO)
+
+
+def to_file(path: Path | None, megabytes: int, keep: int) -> None:
+    """Beside standard error, logs as JSON lines in a file of bounded size, with `keep` older ones beside it."""
+    if path is None:
+        return
+    from logging.handlers import RotatingFileHandler
+
+    try:
+        path.touch(mode=0o600)  # who is connected, and how long steps take, is the operator's alone
+        handler = RotatingFileHandler(path, maxBytes=megabytes * 10**6, backupCount=keep, encoding="utf-8")
+    except OSError as error:
+        raise co.InvalidInput(f"cannot log to {path}: {error.strerror}. Name a file that is writable.") from error
+    handler.setFormatter(_Lines(as_json=True))
+    root = logging.getLogger("colonnade")
+    for other in root.handlers:
+        other.setLevel(root.level)  # standard error stays as quiet as it was
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from itertools import combinations
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
@@ -26,20 +27,35 @@ from colonnade.network.aligner import Asked, align
 from colonnade.network.certs import SIGNING_KEY, Tls, check_own, tls_in
 from colonnade.network.hub_run import LOSSES, HubRun
 from colonnade.network.party_file import read_key
-from colonnade.network.party_service import DIVERGED, OK, PROTOCOL, UNAVAILABLE, UNKNOWN
+from colonnade.network.party_service import DIVERGED, OK, PROTOCOL, UNAVAILABLE, UNDECIDED, UNKNOWN
 from colonnade.network.questions import Parcel, Question, Sizes, check_call, pack, unpack
-from colonnade.network.refusals import PeerBroken, refusal, silence
+from colonnade.network.refusals import PeerBroken, PeerUndecided, refusal, silence
 from colonnade.network.transport.envelope import PartyRestarted, PeerTimeout
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.keyring import public_key
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId
-from colonnade.runtime.turns import Computed, HostedNodes, Lost, NodeLogs, Promise, gather_answers
-
-if TYPE_CHECKING:
-    from colonnade.network.transport.hub import Switchboard
+from colonnade.runtime.turns import Computed, Lost, NodeLogs, Promise, gather_answers
 
 CLOCKS = 60.0  # seconds that two clocks may differ before `check` warns
+GLANCE = 1.0  # seconds before a party whose operator has not decided is asked again
+
+
+class Board(Protocol):
+    """Who is connected, and a question to any of them: the streams of this process, or a way to those of another."""
+
+    @property
+    def port(self) -> int: ...
+
+    def stop(self) -> None: ...
+
+    def connected(self) -> set[str]: ...
+
+    def wait_for(self, names: Collection[str], timeout: float) -> None: ...
+
+    def session(self, party: str) -> str | None: ...
+
+    def ask(self, party: str, request: bytes, *, timeout: float | None = None) -> Future[bytes]: ...
 
 
 class Grpc:
@@ -55,7 +71,7 @@ class Grpc:
         self.address, self.patience = address, patience
         self.tls = certs if isinstance(certs, Tls) else tls_in(certs, COORDINATOR)
         self.metrics = Metrics()
-        self._board: Switchboard | None = None
+        self._board: Board | None = None
         self._file: FederationFile | None = None
         self.session, self.rows = "", 0  # of the rows agreed on; empty where they need no agreement
 
@@ -70,16 +86,17 @@ class Grpc:
             self._board.stop()
             self._board = None
 
-    def open(self, file: FederationFile) -> Switchboard:
+    def open(self, file: FederationFile) -> Board:
         """Listen for the parties of a federation."""
         if self._board is not None and self._file is not None and self._file.digest != file.digest:
             self.close()
         if self._board is None:
             transport = _transport()
             pins = {name: member.pin for name, member in file.members.items()}
-            self._board = transport.Switchboard(self.address, self.tls, pins, metrics=self.metrics)
-            self._file = file
-            self._board.start()
+            made = transport.Switchboard(self.address, self.tls, pins, metrics=self.metrics)
+            self._board, self._file = made, file
+            made.start()
+        assert self._board is not None
         return self._board
 
     @property
@@ -155,12 +172,22 @@ class Grpc:
 
     def hosted_nodes(
         self, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener, call: Any
-    ) -> HostedNodes:
+    ) -> HubRun:
         if self._board is None or not isinstance(call, Call):
             raise InvalidInput("co.Grpc is for federations whose parties run elsewhere: Federation.open(file).")
         assert self._file is not None
         check_call(call.to_json(), Sizes.of(self._file, self.rows))  # as every party will
         return HubRun(self, run, setups, logs, listener, call)
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """While it lasts, no other run of the same store agrees on rows or is reserved."""
+        return contextlib.nullcontext()
+
+    def await_decision(self, undecided: PeerUndecided, began: float) -> None:
+        """Wait a moment before an operator's decision is asked for again; not longer than patience lasts."""
+        if time.monotonic() - began > self.patience:
+            raise silence(undecided.party, Question.CONSIDER, self.patience) from undecided
+        time.sleep(GLANCE)
 
     def process(self, party: NodeId) -> str | None:
         """Which process of a party is on the line."""
@@ -240,6 +267,8 @@ def read_answer(party: str, question: Question, raw: bytes) -> Parcel:
         return found
     if code == UNKNOWN:
         raise Lost(party)
+    if code == UNDECIDED:
+        raise PeerUndecided(party)
     if code == UNAVAILABLE:
         raise StoreError(f"{party!r} cannot write to its store; its own log says why. Repeat the call when it can.")
     if code == DIVERGED:

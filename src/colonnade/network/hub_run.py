@@ -18,7 +18,7 @@ from colonnade.methods.method import Answer, Status
 from colonnade.methods.node_setup import Call
 from colonnade.network.party_run import UNPINNED, told_of
 from colonnade.network.questions import RUNS, Parcel, Question, letters_in, letters_out, plain_heads
-from colonnade.network.refusals import PeerBroken, PeerRefused, for_others, refusal
+from colonnade.network.refusals import PeerBroken, PeerRefused, PeerUndecided, for_others, refusal
 from colonnade.network.replaced_ledger import is_replaced
 from colonnade.privacy.ledger import Replaced
 from colonnade.runtime.hosted_node import HostedNode, Joined, Outcome, Standing, Turn
@@ -113,20 +113,28 @@ class HubRun:
     def introduce(self, names: Sequence[NodeId]) -> None:
         """Propose the run; when all would take part, let them reserve; and tell each of them what all others said."""
         proposal = {"run": self.run, "call": self.call.to_json(), "code": self.code, "session": self.hub.session}
+        began = time.monotonic()
         while True:
             self.process |= {name: self.hub.process(name) for name in names}
             try:
-                _check_willing({name: self.propose(name, Question.CONSIDER, proposal) for name in names})
-                for name in names:
-                    if not self.hub.listens(name, self.process[name]):
-                        raise Lost(name)  # whoever begins anew has forgotten its operator's yes, and may now hear a no
-                self.reserving = True
-                answers = gather_answers({name: self.propose(name, Question.RESERVE, proposal) for name in names})
-                self.said |= {name: read_promise(name, answer) for name, answer in answers.items()}
-                gather_answers({name: self.let_meet(name) for name in names})
+                with self.hub.alone():  # two runs must not both be told that there is room, and one of them refused
+                    self.reserve(names, proposal)
                 return
             except Lost as lost:
                 self.count(lost)
+            except PeerUndecided as undecided:
+                self.hub.await_decision(undecided, began)
+
+    def reserve(self, names: Sequence[NodeId], proposal: Mapping[str, Any]) -> None:
+        """Ask whether they would take part; then let them reserve, and meet."""
+        _check_willing({name: self.propose(name, Question.CONSIDER, proposal) for name in names})
+        for name in names:
+            if not self.hub.listens(name, self.process[name]):
+                raise Lost(name)  # whoever begins anew has forgotten its operator's yes, and may now hear a no
+        self.reserving = True
+        answers = gather_answers({name: self.propose(name, Question.RESERVE, proposal) for name in names})
+        self.said |= {name: read_promise(name, answer) for name, answer in answers.items()}
+        gather_answers({name: self.let_meet(name) for name in names})
 
     def let_meet(self, name: NodeId) -> Promise:
         others = [peer for peer in self.parties if peer != name]
@@ -307,23 +315,24 @@ _QUESTIONS: dict[Callable[..., Any], tuple[Question, Callable[..., dict[str, Any
 
 
 def _check_willing(answers: Mapping[NodeId, Promise]) -> None:
-    """All would take part; or the error of one that would not, before the loss of another: an operator says no once."""
+    """All would take part; or the error of one that would not, before that of one that was lost or has not decided: an
+    operator says no once."""
     wait_for_all(answers.values())
-    lost: list[Lost] = []
+    later: list[Lost | PeerUndecided] = []
     refused: dict[NodeId, PeerFailed] = {}
     for name, answer in answers.items():
         try:
             answer.result()
-        except Lost as error:
-            lost.append(error)
+        except (Lost, PeerUndecided) as error:
+            later.append(error)
         except PeerFailed as error:
             refused[name] = error
     if refused:
         first, *others = refused
         more = f" Nor do these take part: {', '.join(map(repr, others))}." if others else ""
         raise type(refused[first])(f"{refused[first]}{more}") from refused[first]
-    if lost:
-        raise lost[0]
+    if later:
+        raise later[0]
 
 
 # ------------------------------------------------------------------------------------------------ answers

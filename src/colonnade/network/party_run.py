@@ -114,7 +114,12 @@ class Request:
         return self.plans.get(self.party, ())
 
 
-Approve = Callable[[Request], bool]  # the operator's yes or no; whoever else refuses raises PolicyRefused and says why
+# The operator's yes or no. Whoever else refuses raises PolicyRefused and says why; Undecided leaves the question open.
+Approve = Callable[[Request], bool]
+
+
+class Undecided(Exception):  # no error of ours: the run is proposed again
+    """The operator has not answered yet."""
 
 
 def price(call: Call, federation: Federation, data: PartyData, scoring: Scoring) -> Priced:

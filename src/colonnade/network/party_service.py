@@ -37,7 +37,7 @@ from colonnade.network import party_run, questions
 from colonnade.network.alignment import PartyAlignment, write_once
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData, Scoring
-from colonnade.network.party_run import Approve, PartyRun, Priced, Proposal, Request, UnknownRun
+from colonnade.network.party_run import Approve, PartyRun, Priced, Proposal, Request, Undecided, UnknownRun
 from colonnade.network.questions import Parcel, Question
 from colonnade.network.replaced_ledger import keyed_head
 from colonnade.privacy.keyring import Keyring, public_key
@@ -47,8 +47,8 @@ from colonnade.runtime.hosted_node import FINAL, HostedNode, code_of
 from colonnade.runtime.program import COORDINATOR, FailureCode
 from colonnade.runtime.run_store import HUB_SAYS, RunStore, ending_in_words
 
-PROTOCOL = 5
-OK, UNAVAILABLE, DIVERGED, UNKNOWN = 0, 16, 17, 18  # beside the codes of runtime/program.py
+PROTOCOL = 6  # since 6 a party may answer that its operator has not decided yet
+OK, UNAVAILABLE, DIVERGED, UNKNOWN, UNDECIDED = 0, 16, 17, 18, 19  # beside the codes of runtime/program.py
 
 _USED_NAMES = {OWNER, "node", "align", "store"}  # in the records they stand for something else than a run
 _HOW = re.compile(r"[ -~]{1,100}")
@@ -118,6 +118,8 @@ class PartyService:
             return questions.pack({"code": OK, **found.head}, found.blobs)
         except UnknownRun:
             return questions.pack({"code": UNKNOWN})
+        except Undecided:
+            return questions.pack({"code": UNDECIDED})
         except tuple(FINAL) as error:
             return self._stop("refused", what, error, int(code_of(error)) + 1, logging.WARNING)
         except (ReplayDiverged, LedgerDamaged) as error:

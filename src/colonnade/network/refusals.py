@@ -6,7 +6,7 @@ log. The words depend on the code, the question and whether it is about scores: 
 
 from __future__ import annotations
 
-from colonnade.errors import PeerFailed
+from colonnade.errors import ColonnadeError, PeerFailed
 from colonnade.network.questions import Phase, Question
 from colonnade.runtime.program import FailureCode
 
@@ -21,6 +21,17 @@ class PeerRefused(PeerFailed):
 
 class PeerBroken(PeerFailed):
     """A party could not answer, or its part of a run failed."""
+
+
+class PeerUndecided(ColonnadeError):
+    """A party's operator has not decided on a run yet: nothing is refused, and it can be proposed again."""
+
+    def __init__(self, party: str) -> None:
+        self.party = party
+        super().__init__(
+            f"the operator of {party!r} has not decided yet: `colonnade party inbox` shows the question there. Nothing "
+            "was sent."
+        )
 
 
 _REALIGN = "Let every party run `colonnade party realign`, and repeat the call."

@@ -278,7 +278,11 @@ class JobFile:
 
 def load_job(path: str | Path, *, others: tuple[str, ...] = ()) -> JobFile:
     """Read a job file; `others` are further tables that it may hold."""
-    text = read_text(path)
+    return read_job(read_text(path), path, others=others)
+
+
+def read_job(text: str, path: str | Path, *, others: tuple[str, ...] = ()) -> JobFile:
+    """The job that a text describes; errors name the path."""
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -82,6 +82,21 @@ def fit(
     progress    show a progress bar.
     noise       for tests and published figures only: repeatable noise, which protects nobody, and the Fit says so.
     """
+    return fit_as(None, federation, problem, method, privacy, engine, store, progress, noise)
+
+
+def fit_as(
+    job_name: str | None,
+    federation: Federation,
+    problem: Problem | KernelSVM | AdaBoost,
+    method: Method | GraphMethod | None,
+    privacy: Privacy | None,
+    engine: Engine | Distributed | None,
+    store: str | Path | None,
+    progress: bool = False,
+    noise: SeededNoise | None = None,
+) -> Fit:
+    """`fit`; under a name, a job has one run in its store, and goes on with that one only."""
     if privacy is not None and not isinstance(privacy, Privacy):
         raise InvalidInput(f"privacy={privacy!r}: give co.Privacy(epsilon, delta, trust='secure'), or leave it out.")
     runs = hasattr(engine, "run") or hasattr(engine, "hosted_nodes")
@@ -93,13 +108,16 @@ def fit(
     federation = passed.federation
     calls.check_store(passed, federation, privacy, store)
     for remark, category in _warnings_before(federation, passed):
-        warnings.warn(remark, category, stacklevel=2)
+        warnings.warn(remark, category, stacklevel=3)
     run_store: Store = MemoryStore() if store is None else RunStore(store)
     try:
         passed = calls.ordered_call(passed, run_store)
         job, method = passed.job, passed.method
         watch = progress_bar(progress, method.TITLE, method.rounds)
-        with run_store.run(calls.call_fingerprint(passed, noise)) as run, watch as show:
+        claimed = run_store.run(calls.call_fingerprint(passed, noise))
+        if job_name is not None and isinstance(run_store, RunStore):
+            claimed = run_store.run_once(job_name)
+        with claimed as run, watch as show:
             call = node_setup.Call(passed.asked, problem, job.privacy, noise)
             one = RunDriver(run, federation, job, method, passed.plans, passed.blocks, run_store, show, noise, call)
             with one.hosted(engine or InProcess()):
@@ -116,7 +134,7 @@ def fit(
         if isinstance(remark, Swamped):
             log.warning(remark.WORDS, extra={"run": fitted.run})
             try:
-                warnings.warn(f"{remark}.", MostlyNoise, stacklevel=2)
+                warnings.warn(f"{remark}.", MostlyNoise, stacklevel=3)
             except MostlyNoise as raised:  # somebody made it an error, and the run is paid for
                 raised.add_note(SavedFit(run_store.fit_path(fitted.run)))
                 raise

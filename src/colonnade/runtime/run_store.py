@@ -123,6 +123,29 @@ class RunStore:
         finally:
             held.close()
 
+    @contextlib.contextmanager
+    def run_once(self, job: str) -> Iterator[str]:
+        """The one run of a job, begun at most once, whatever becomes of it: another would be paid again."""
+        with self._journal.atomic():
+            found = self.run_of(job)
+            run = new_run_id() if found is None else found[0]
+            if found is not None and found[1] is not None:
+                raise InvalidInput(f"the run of this job, {run}, is over: {ending_in_words(found[1])}.")
+            if (held := self.lock(run)) is None:
+                raise StoreError(f"run {run} is being driven by another process; wait for its end.")
+            if found is None:
+                self._journal.append(run, 0, "begin", self._keyed_hash(job), _now().encode())
+        try:
+            yield run
+        finally:
+            held.close()
+
+    def run_of(self, job: str) -> tuple[str, str | None] | None:
+        """The run that a job has begun, and how it ended; None before it began."""
+        key = self._keyed_hash(job)
+        begun = next((row.run for row in self._journal.rows(kind="begin") if row.key == key), None)
+        return None if begun is None else (begun, self.ended().get(begun))
+
     def order_secret(self, *, kept: bool = True) -> bytes:
         """The secret by which private runs in one process order their rows (row_order.py): one for all runs of a store.
 

@@ -1,0 +1,263 @@
+"""Claims about the coordinator as a service: runs side by side give the models of one process, and a job has one run
+whatever dies; it is cancelled, refused, left and taken up again, always with a reason.
+
+Parties answer in threads of this process, so that a test can hold a run at a question; every run has its own process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
+
+import colonnade as co
+from colonnade.errors import InvalidInput, StoreError
+from colonnade.network import coordinator_service
+from colonnade.network.coordinator_service import CoordinatorService
+from colonnade.network.hub import tls_in
+from colonnade.network.job_queue import JobQueue, QueuedJob
+from colonnade.network.party_run import Request, Undecided
+from colonnade.network.questions import unpack
+from colonnade.network.status_page import StatusPage
+from colonnade.runs.jobs import Surroundings, drive_job
+from colonnade.runtime.run_store import RunStore
+from contract import METHODS, federation, fitted
+from organisations import Organisations, same_arrays
+
+CASE = METHODS["frank-wolfe, least squares"]
+JOB = """[problem]
+loss = "LeastSquares"
+constraint = { type = "L1Ball", radius = 2.0 }
+
+[method]
+type = "DistributedFrankWolfe"
+rounds = 6
+tolerance = 0.0
+"""
+
+
+class World:
+    """Parties in threads of this process, a hub, and services over one store, one after another."""
+
+    def __init__(self, folder: Path, last: contextlib.ExitStack) -> None:
+        from colonnade.network.transport.party import serve
+
+        self.made = Organisations.of(federation(CASE), folder)
+        self.job = folder / "job.toml"
+        self.job.write_text(JOB)
+        self.store = folder / "hub"
+        self.hub = last.enter_context(self.made.hub())
+        self.board = self.hub.open(self.made.file)
+        JobQueue(self.store).close()
+        self.jobs = last.enter_context(co.Jobs(self.store))
+        self.before: Callable[[str, str], None] = lambda party, what: None  # called before a question is answered
+        self.approve: Callable[[Request], bool] = lambda _: True
+        self.services = {}
+        stop = threading.Event()
+        for name in self.made.names:
+            service = self.services[name] = self.made.service(name, lambda asked: self.approve(asked))
+            line = (f"localhost:{self.hub.port}", tls_in(folder / "certs", name), name, self._answer(name))
+            thread = threading.Thread(target=serve, args=line, kwargs={"stop": stop}, daemon=True)
+            thread.start()
+            last.callback(service.close)
+            last.callback(thread.join)
+        last.callback(stop.set)
+        self.board.wait_for(self.made.names, 60)
+
+    def _answer(self, name: str) -> Callable[[bytes], bytes]:
+        def answer(raw: bytes) -> bytes:
+            self.before(name, unpack(raw).head["what"])
+            return self.services[name].answer(raw)
+
+        return answer
+
+    @contextlib.contextmanager
+    def service(self, most: int = 3) -> Iterator[CoordinatorService]:
+        around = Surroundings(self.made.file, self.hub.tls, self.store, 60.0)
+        made = CoordinatorService(self.board, self.made.file, self.store, drive_job, around, most=most)
+        try:
+            yield made
+        finally:
+            made.close()
+
+    def until(self, service: CoordinatorService, reached: Callable[[], bool]) -> None:
+        """Let the service work until something is so."""
+        for _ in range(6000):
+            service.tick()
+            if reached():
+                return
+            time.sleep(0.01)
+        pytest.fail(f"not reached: {self.jobs.list()}")
+
+    def over(self, service: CoordinatorService, *names: str) -> list[QueuedJob]:
+        self.until(service, lambda: all(self.jobs.job(name).over for name in names))
+        return [self.jobs.job(name) for name in names]
+
+    def held(self, service: CoordinatorService, name: str, what: str) -> threading.Event:
+        """Start a job and hold it at the first question of a kind, until the event is set."""
+        reached, go_on, party = threading.Event(), threading.Event(), self.made.names[0]
+
+        def before(asked: str, question: str) -> None:
+            if (asked, question) == (party, what) and not reached.is_set():
+                reached.set()
+                assert go_on.wait(60)
+
+        self.before = before
+        self.jobs.submit(name, self.job)
+        self.until(service, reached.is_set)
+        return go_on
+
+    def open_runs(self) -> set[str]:
+        return {run for service in self.services.values() for run in service.ledger.open_runs()}
+
+    def check(self, name: str) -> None:
+        """The job's model is that of one process, to the bit, and its run is the only one it began."""
+        found, reference = self.jobs.fit(name), fitted(CASE)
+        assert found.run == self.jobs.job(name).run
+        for party, x in reference.coefficients.items():
+            assert same_arrays(x, found.coefficients[party])
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with contextlib.ExitStack() as last:
+        yield World(tmp_path_factory.mktemp("service"), last)
+
+
+def begun(world: World) -> int:
+    with contextlib.closing(RunStore(world.store)) as store:
+        return len(store.begun())
+
+
+def test_runs_side_by_side_give_the_model_of_one_process(world: World) -> None:
+    together: list[int] = []
+    world.before = lambda party, what: together.append(len(service.driven))
+    with world.service(most=3) as service:
+        for name in ("a", "b", "c", "d"):
+            world.jobs.submit(name, world.job, owner="lab")
+        found = world.over(service, "a", "b", "c", "d")
+        page = StatusPage()
+        service.show_on(page)
+        shown = page.metrics()
+    assert [(job.state, job.why) for job in found] == [("finished", "")] * 4
+    assert (max(together), len({job.run for job in found})) == (3, 4)
+    assert all(job.round >= 6 and job.bytes > 1000 for job in found)
+    assert 'colonnade_jobs{state="finished"} 4' in shown
+    assert not world.open_runs()
+    for name in ("a", "d"):
+        world.check(name)
+
+
+def test_a_run_whose_process_is_killed_goes_on_as_the_same_run(world: World) -> None:
+    before = begun(world)
+    with world.service() as service:
+        go_on = world.held(service, "killed", "turn")
+        os.kill(service.driven["killed"].process.pid or 0, signal.SIGKILL)
+        go_on.set()
+        (job,) = world.over(service, "killed")
+    assert (job.state, job.troubles, begun(world)) == ("finished", 1, before + 1)
+    world.check("killed")
+
+
+@pytest.mark.slow  # a process more
+def test_a_job_whose_run_was_over_when_its_process_died_is_not_run_again(world: World) -> None:
+    before = begun(world)
+    with world.service() as service:
+        go_on = world.held(service, "told-late", "over")  # the journal has its end, the queue does not
+        os.kill(service.driven["told-late"].process.pid or 0, signal.SIGKILL)
+        go_on.set()
+        (job,) = world.over(service, "told-late")
+    assert (job.state, begun(world)) == ("finished", before + 1)
+    world.check("told-late")
+
+
+def test_what_a_service_leaves_the_next_one_finishes(world: World) -> None:
+    before = begun(world)
+    with world.service() as service:
+        go_on = world.held(service, "left", "turn")
+        with pytest.raises(StoreError, match="another service works"), world.service():
+            pass
+    go_on.set()
+    assert world.jobs.job("left").state == "queued"
+    with world.service() as service:
+        (job,) = world.over(service, "left")
+    assert (job.state, job.troubles, begun(world)) == ("finished", 0, before + 1)
+    world.check("left")
+
+
+@pytest.mark.slow  # a process more
+def test_draining_begins_nothing_and_waits_for_what_runs(world: World) -> None:
+    with world.service() as service:
+        go_on = world.held(service, "last", "turn")
+        world.jobs.submit("never-begun", world.job)
+        stop, at_once = threading.Event(), threading.Event()
+        stop.set()
+        threading.Timer(0.3, go_on.set).start()
+        service.serve(stop, at_once, drain=60.0)
+        assert service.draining
+    assert (world.jobs.job("last").state, world.jobs.job("never-begun").state) == ("finished", "queued")
+    world.jobs.cancel("never-begun")
+
+
+@pytest.mark.slow  # a process more
+def test_a_cancelled_run_ends_at_every_party(world: World) -> None:
+    with world.service() as service:
+        go_on = world.held(service, "unwanted", "turn")
+        assert world.jobs.cancel("unwanted").state == "running"
+        world.until(service, lambda: world.jobs.job("unwanted").over)
+        go_on.set()
+        world.until(service, lambda: not world.open_runs())
+    assert (world.jobs.job("unwanted").state, world.jobs.job("unwanted").why) == (
+        "cancelled",
+        "cancelled while it was under way",
+    )
+    with pytest.raises(InvalidInput, match="is cancelled"):
+        world.jobs.fit("unwanted")
+
+
+def test_a_refusal_ends_the_job_with_its_reason_and_an_open_question_only_puts_it_off(world: World) -> None:
+    world.before = lambda party, what: None
+    asked: list[str] = []
+
+    def approve(request: Request) -> bool:
+        if request.party != world.made.names[1]:
+            return True
+        asked.append(request.run)
+        if len(asked) < 3:
+            raise Undecided
+        return False
+
+    with world.service() as service, mock.patch.object(coordinator_service, "FIRST_PAUSE", 0.01):
+        world.approve = approve
+        world.jobs.submit("refused", world.job)
+        (job,) = world.over(service, "refused")
+        world.approve = lambda _: True
+    assert (job.state, job.attempts, job.troubles) == ("failed", 3, 0)
+    assert (len(asked), len(set(asked))) == (3, 1)  # put off, and always the same run
+    assert "did not approve the terms" in job.why
+    assert not world.open_runs()
+
+
+def test_a_job_that_stops_again_and_again_fails_with_the_last_reason(world: World) -> None:
+    patched = mock.patch.multiple(coordinator_service, TROUBLES=1, FIRST_PAUSE=0.01)
+    with world.service() as service, patched, mock.patch.object(service, "work", os._exit):
+        world.jobs.submit("hopeless", world.job)
+        (job,) = world.over(service, "hopeless")
+    assert (job.state, job.troubles) == ("failed", 1)
+    assert "given up after 2 troubles; the last: the process of its run ended" in job.why
+
+
+def test_jobs_wait_while_a_party_is_missing(world: World) -> None:
+    with world.service() as service, mock.patch.object(service, "all_here", return_value=False):
+        world.jobs.submit("patient", world.job)
+        service.tick()
+        assert world.jobs.cancel("patient").state == "cancelled"
