@@ -373,7 +373,7 @@ def test_parties_that_are_told_of_different_models_score_nothing(tmp_path):  # n
 
 
 def test_sums_of_32_of_the_largest_parts_fit_into_the_ring():
-    part = masked_scores._whole(np.array([np.inf, -np.inf]))
+    part = masked_scores.whole(np.array([np.inf, -np.inf]))
     total = np.zeros_like(part)
     for _ in range(32):
         total = masked_scores.RING.add(total, part)

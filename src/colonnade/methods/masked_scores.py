@@ -63,7 +63,7 @@ def party(
 ) -> Program[Floats | None]:
     yield from meet(parties, gate)
     yield from receive(COORDINATOR, SendScores)
-    part = _whole(block.scores(x))
+    part = whole(block.scores(x))
     if gate.node != holder:
         yield from _send(parties, holder, part, gate)
         yield from last({COORDINATOR: Done()})
@@ -94,7 +94,8 @@ def _send(parties: tuple[str, ...], holder: str, part: NDArray[Any], gate: Gate)
         yield from last({holder: PartScores(gate.scores(rows, first, plus, minus, RING))})
 
 
-def _whole(scores: Floats) -> NDArray[Any]:
+def whole(scores: Floats) -> NDArray[Any]:
+    """Scores as whole numbers modulo 2^64: clipped, rounded to FRACTION, and 0 where there is no number."""
     return RING.reduce(np.rint(np.clip(np.nan_to_num(scores), -LARGEST, LARGEST) / FRACTION).astype(np.int64))
 
 

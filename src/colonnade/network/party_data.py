@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from colonnade.data import row_order
 from colonnade.data.alignment import Agreement, RowOffer, offer
 from colonnade.data.classes import count_strange, signs_of
 from colonnade.data.federation import Federation
@@ -247,6 +248,11 @@ def part_path(store: Path, run: str) -> Path:
     return store / "fits" / f"{run}.part.json"
 
 
+def rows_path(store: Path, run: str) -> Path:
+    """Where a party keeps which rows a run's model was learned from: a random key, and digests under it."""
+    return store / "fits" / f"{run}.rows"
+
+
 class Scoring:
     """One party's models and scores."""
 
@@ -277,6 +283,13 @@ class Scoring:
         if (part.get("format"), part.get("version"), part.get("party")) != ("colonnade part", 1, self.data.name):
             raise InvalidInput(f"{path} is not this party's part of a model. Nothing was sent.")
         return part
+
+    def keep_rows(self, run: str, agreement: Agreement) -> None:
+        """Keep which rows a model was learned from, so that they can be refused when scores are asked for."""
+        secret = secrets.token_bytes(row_order.SECRET)
+        known = row_order.digests(self.data.keys_in_order(agreement), secret, "training")
+        order = np.argsort(row_order.as_words(known))  # the order of a run's rows is nobody's business
+        write_synced(rows_path(self.store, run), secret + known[order].tobytes(), private=True)
 
     def keep(self, run: str, scores: NDArray[np.float64], agreement: Agreement | None) -> None:
         """Write the scores down, beside the keys of their rows."""

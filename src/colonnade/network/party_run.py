@@ -339,6 +339,8 @@ class PartyRun:
                 "coefficients": own.coefficients.tolist(),
                 **{name: getattr(own.answer, name, None) for name in ("intercept", "objective", "gap")},
             }
+            if self.proposal.agreement is not None:
+                self.scoring.keep_rows(run, self.proposal.agreement)
             write_synced(part_path(self.scoring.store, run), json.dumps(text, indent=1).encode(), private=True)
         self.kept = True
 

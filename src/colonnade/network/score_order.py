@@ -1,0 +1,197 @@
+"""A standing order: who may ask for scores, by which models, how many rows a day, until when; approved by every party.
+
+Whoever has the fit writes it (`colonnade score order`); it goes from party to party, and each adds its approval. An
+approval is the party's public key for this order, signed with its pinned signing key together with the digest of all
+terms: parties that approved different terms do not meet, and no mask cancels between them. At the party it is a run of
+its ledger, counted as one run of scores. `colonnade runs abort` ends it there, erases the key, and nothing more leaves.
+
+The models are the fit's own, and a fallback for each set of parties that the order lets be missing: solved again from
+the same release (runs/refit.py), so it costs nothing. Of the fit's own model every party takes the part that it kept;
+the coefficients of fallbacks stand in the order, and all parties see them. What scores tell is derived for a label
+holder that knows every coefficient (docs/privacy.md, "Scores on request").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from colonnade.data.federation_file import FederationFile
+from colonnade.data.text_file import read_text
+from colonnade.errors import InvalidInput, ReplayDiverged
+from colonnade.network.questions import is_name
+from colonnade.privacy.events import SCORES, Charge
+from colonnade.privacy.keyring import Keyring
+from colonnade.privacy.ledger import Ledger, Terms
+from colonnade.privacy.store import write_synced
+from colonnade.runtime.run_store import RunStore
+
+LOOPBACK = "loopback"  # the asker that programs on the label holder's own machine are
+MOST_A_DAY = 10**9
+_FORMAT = "colonnade standing order"
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_EVER = 2**53  # answers of an order: its quota says how many a day
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """The model of the columns of all other parties."""
+
+    without: tuple[str, ...]
+    intercept: float
+    coefficients: Mapping[str, tuple[float, ...]]  # by party
+
+
+@dataclass(frozen=True)
+class Order:
+    """The terms, and who has approved them."""
+
+    id: str
+    federation: str  # digest of the federation file
+    model: str  # the run whose model scores
+    depth: int  # of the model's curves
+    intercept: float
+    askers: tuple[str, ...]  # names in client certificates, or LOOPBACK
+    rows_a_day: int
+    until: str  # the last day, UTC
+    training_rows: bool = False  # whether rows may be scored that the model was learned from
+    fallbacks: tuple[Fallback, ...] = ()
+    approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # public key and signature, hexadecimal
+
+    def __post_init__(self) -> None:
+        if not (is_name(self.id) and is_name(self.model)):
+            raise InvalidInput("an order has an id and a model, both names of runs")
+        if not (type(self.rows_a_day) is int and 1 <= self.rows_a_day <= MOST_A_DAY):
+            raise InvalidInput(f"rows_a_day = {self.rows_a_day!r} is a whole number from 1 to {MOST_A_DAY:,}")
+        if not (isinstance(self.until, str) and _DAY.fullmatch(self.until)):
+            raise InvalidInput(f"until = {self.until!r} is a day, such as 2027-12-31")
+        date.fromisoformat(self.until)
+        if not self.askers or not all(isinstance(one, str) and one for one in self.askers):
+            raise InvalidInput(f"askers = {self.askers!r}: name who may ask, or {LOOPBACK!r} for this machine")
+        figures = [self.intercept, *(one.intercept for one in self.fallbacks)]
+        figures += [x for one in self.fallbacks for part in one.coefficients.values() for x in part]
+        if not all(isinstance(x, float | int) and math.isfinite(x) for x in figures):
+            raise InvalidInput("the figures of a model are finite numbers")
+
+    @property
+    def run(self) -> str:
+        """Its name in ledgers."""
+        return self.id
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """All that is approved."""
+        raw = asdict(self)
+        del raw["approvals"]
+        return raw
+
+    @property
+    def digest(self) -> bytes:
+        text = json.dumps([_FORMAT, self.terms], sort_keys=True)
+        return hashlib.sha256(text.encode()).digest()
+
+    def parties(self, file: FederationFile, model: int = 0) -> tuple[str, ...]:
+        """Who takes part in a model: 0 is the fit's own, then the fallbacks in their order."""
+        missing = self.fallbacks[model - 1].without if model else ()
+        return tuple(name for name in file.members if name not in missing)
+
+    def check_day(self, today: str) -> None:
+        if today > self.until:
+            raise InvalidInput(f"the order {self.id} ended on {self.until}; it is {today}. Make a new one.")
+
+    # ------------------------------------------------------------------------ as a file
+
+    def save(self, path: Path) -> None:
+        raw = {"format": _FORMAT, "version": 1, **self.terms, "approvals": dict(self.approvals)}
+        write_synced(path, json.dumps(raw, indent=1).encode())
+
+    @classmethod
+    def load(cls, path: Path) -> Order:
+        try:
+            raw = json.loads(read_text(path))
+            if (raw.pop("format"), raw.pop("version")) != (_FORMAT, 1):
+                raise ValueError("of another format")
+            fallbacks = tuple(
+                Fallback(tuple(one["without"]), one["intercept"], {k: tuple(v) for k, v in one["coefficients"].items()})
+                for one in raw.pop("fallbacks")
+            )
+            approvals = {name: (str(public), str(sign)) for name, (public, sign) in raw.pop("approvals").items()}
+            askers = tuple(raw.pop("askers"))
+            return cls(**raw, askers=askers, fallbacks=fallbacks, approvals=approvals)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}: {error}.") from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise InvalidInput(f"{path} is no standing order. `colonnade score order` writes one.") from error
+
+
+def today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+class Approved:
+    """An order at one party: its ledger's run, its keys, and its word."""
+
+    def __init__(self, order: Order, file: FederationFile, name: str, store: RunStore, identity: bytes) -> None:
+        if order.federation != file.digest:
+            raise InvalidInput(
+                f"the order {order.id} is for another federation file than the one here. Nothing leaves; compare both."
+            )
+        self.order, self.file, self.name, self.store = order, file, name, store
+        self.log = store.log(name)
+        self.ledger = Ledger(self.log, name, file.members[name].policy, identity=identity)
+        self._identity = identity
+
+    @property
+    def _terms(self) -> Terms:
+        settings = json.dumps(self.order.terms, sort_keys=True)
+        unit = self.file.unit
+        return Terms("scores on request", settings, "secure", str(unit), unit.neighbours, self.order.digest.hex())
+
+    def approve(self) -> Order:
+        """Open the order in this party's ledger, if its policy lets scores leave; the order with this party's word."""
+        holder = self.file.label[0]
+        charge = Charge(
+            SCORES, _EVER, "its part of a score that was asked for, to the label holder, who learns the sum"
+        )
+        plans = {name: () if name == holder else (charge,) for name in self.file.members}
+        with self.log.atomic():
+            self.ledger.open_run(self.order.run, self._terms, plans)
+            self.store.adopt(self.order.run)
+        public, signature = self._keyring().hello
+        return replace(self.order, approvals={**self.order.approvals, self.name: (public.hex(), signature.hex())})
+
+    def check_open(self) -> None:
+        """Refuse an order that was not approved here, or has ended here."""
+        self.order.check_day(today())
+        if self.log.holds(self.order.run, "close") or self.order.run in self.store.ended():
+            raise ReplayDiverged(f"the order {self.order.id} has ended at {self.name!r}. Nothing leaves.")
+        found = self.log.rows(self.order.run, "open")
+        if not found or json.loads(found[0].body)["terms"] != asdict(self._terms):
+            raise InvalidInput(
+                f"{self.name!r} has not approved these terms of the order {self.order.id}. Nothing leaves. Approve "
+                "them: `colonnade score approve`."
+            )
+
+    def keyring(self) -> Keyring:
+        """Its keys for this order, when every party has approved the same terms."""
+        self.check_open()
+        made = self._keyring()
+        for peer in self.file.members:
+            if peer not in self.order.approvals:
+                raise InvalidInput(f"{peer!r} has not approved the order {self.order.id}. Send it the file.")
+            if peer != self.name:
+                public, signature = (bytes.fromhex(text) for text in self.order.approvals[peer])
+                made.meet(peer, public, signature)
+        return made
+
+    def _keyring(self) -> Keyring:
+        secret = self.log.secret(self.order.run, "order", 32)
+        told = self.order.digest.hex()
+        return Keyring(f"order/{self.order.id}", self.name, self._identity, self.file.keys, secret, told)

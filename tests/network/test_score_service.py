@@ -1,0 +1,417 @@
+"""Scores on request: the sum and nothing else, each number once, quotas that no kill and no crowd exceeds."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import colonnade as co
+from colonnade.methods.masked_scores import FRACTION
+from colonnade.network.score_order import Approved, Order
+from colonnade.network.score_parts import Ask, Part, Quota, Why, pack_asks, read_trail, row_digest, unpack_parts
+from colonnade.network.score_service import models_in_words
+from colonnade.network.status_page import StatusPage
+from colonnade.privacy.store import FileLog
+from colonnade.runtime.run_store import RunStore, abort_run
+from standing_orders import HOLDER, MODEL, OTHERS, ROWS, TRAINED, Consortium, Wired
+
+CLOSE = 4 * FRACTION  # each of three parts is rounded to FRACTION/2, and floats add less
+
+
+@pytest.fixture
+def wired(tmp_path: Path) -> Iterator[Wired]:
+    with Wired(Consortium.made(tmp_path).approve_all()) as made:
+        yield made
+
+
+# ---------------------------------------------------------------- what is learned
+
+
+def test_the_label_holder_gets_the_sum_of_all_parts(wired):
+    for key in (20, 41, 59):
+        status, found = wired.ask(key=key)
+        assert status == 200
+        assert abs(found["score"] - wired.made.expected(key)) < CLOSE
+        assert (found["model"], found["fallback"], found["without"]) == (MODEL, False, [])
+    status, found = wired.ask(keys=[30, 3, 31, 999])
+    assert status == 200
+    assert abs(found["scores"][0]["score"] - wired.made.expected(30)) < CLOSE
+    assert abs(found["scores"][2]["score"] - wired.made.expected(31)) < CLOSE
+    assert [line.get("refused") for line in found["scores"]] == [None, "training", None, "no_row"]
+
+
+def asked(made: Consortium, name: str, number: int, key: int, model: int = 0) -> Ask:
+    approved = made.approved(HOLDER)
+    pair = approved.keyring().shared(name, "score rows")
+    return Ask(number, model, row_digest(pair, b"i%d" % key))
+
+
+def parts_of(made: Consortium, answerer: Any, *asks: Ask) -> list[Part]:
+    return unpack_parts(made.order, answerer.answer(pack_asks(made.order, asks)))
+
+
+def own_part(made: Consortium, name: str, key: int) -> int:
+    matrix = made.file.members[name].schema.encode(made.tables[name]).matrix
+    return int(np.rint(matrix[key] @ made.coefficients[name] / FRACTION)) % 2**64
+
+
+def sum_of(made: Consortium, asks: dict[str, Ask], answerers: dict[str, Any]) -> int:
+    return sum(parts_of(made, answerers[name], ask)[0].value for name, ask in asks.items()) % 2**64
+
+
+def test_masks_cancel_only_where_all_were_asked_for_the_same_row_number_and_model(tmp_path):
+    made = Consortium.made(tmp_path, others=("lab", "shop", "post")).with_fallback("post").approve_all()
+    names = ("lab", "shop", "post")
+    answerers = {name: made.answerer(name) for name in names}
+    plain = sum(own_part(made, name, 40) for name in names) % 2**64
+    assert sum_of(made, {name: asked(made, name, 1, 40) for name in names}, answerers) == plain
+    mixed = sum(own_part(made, name, 41 if name == "lab" else 40) for name in names) % 2**64
+    assert sum_of(made, {n: asked(made, n, 2, 41 if n == "lab" else 40) for n in names}, answerers) != mixed
+    assert sum_of(made, {n: asked(made, n, 3 + (n == "lab"), 40) for n in names}, answerers) != plain
+    doubled = 2 * own_part(made, "shop", 40)
+    both = {"lab": asked(made, "lab", 9, 40), "shop": asked(made, "shop", 9, 40, model=1)}
+    assert abs(sum_of(made, both, answerers) - own_part(made, "lab", 40) - doubled) % 2**64 > 2
+    made.close()
+
+
+def test_a_part_under_its_mask_is_not_the_part_and_differs_in_every_request(tmp_path):
+    made = Consortium.made(tmp_path).approve_all()
+    lab = made.answerer("lab")
+    values = [part.value for part in parts_of(made, lab, *(asked(made, "lab", n, 40) for n in range(50)))]
+    assert len({*values, own_part(made, "lab", 40)}) == 51
+    bits = np.unpackbits(np.array(values, "<u8").view(np.uint8)).mean()
+    assert abs(bits - 0.5) < 4.5 * 0.5 / np.sqrt(50 * 64)  # a fair coin is further off less than once in 100,000 runs
+    made.close()
+
+
+def test_with_one_other_party_its_part_itself_is_learned_and_the_order_says_so(tmp_path):
+    made = Consortium.made(tmp_path, others=("lab",)).approve_all()
+    lab = made.answerer("lab")
+    assert parts_of(made, lab, asked(made, "lab", 1, 40))[0].value == own_part(made, "lab", 40)
+    assert models_in_words(made.order, HOLDER, list(made.file.members)) == ["all parties: the part of lab itself"]
+    made.close()
+
+
+# ---------------------------------------------------------------- each number once
+
+
+def test_a_number_is_answered_once_and_a_retry_gets_the_same_bytes(tmp_path):
+    made = Consortium.made(tmp_path).approve_all()
+    lab = made.answerer("lab")
+    raw = pack_asks(made.order, [asked(made, "lab", 5, 40)])
+    first = lab.answer(raw)
+    left = lab.quota.left()
+    assert lab.answer(raw) == first
+    assert lab.quota.left() == left
+    for other in (asked(made, "lab", 5, 41), asked(made, "lab", 5, 40, model=1)):
+        assert parts_of(made, lab, other) == [Part(5, Why.NUMBER)]
+    made.close()
+
+
+def test_after_a_crash_no_number_is_answered_again(tmp_path):
+    made = Consortium.made(tmp_path).approve_all()
+    lab = made.answerer("lab")
+    ask = asked(made, "lab", 5, 40)
+    assert parts_of(made, lab, ask)[0].why is Why.OK
+    lab.close()
+    again = made.answerer("lab")
+    (part,) = parts_of(made, again, ask)
+    assert part.why is Why.NUMBER
+    assert parts_of(made, again, asked(made, "lab", part.value, 40))[0].why is Why.OK  # it says from where on
+    made.close()
+
+
+def test_the_service_goes_on_after_a_party_came_back(wired):
+    assert wired.ask(key=40)[0] == 200
+    wired.parties["lab"].close()
+    wired.parties["lab"] = wired.made.answerer("lab")
+    status, found = wired.ask(key=40)
+    assert status == 200
+    assert abs(found["score"] - wired.made.expected(40)) < CLOSE
+
+
+def test_two_processes_of_a_party_do_not_answer_for_one_order(tmp_path):
+    made = Consortium.made(tmp_path).approve_all()
+    made.answerer("lab")
+    with pytest.raises(co.StoreError, match="another process answers"):
+        made.answerer("lab")
+    made.close()
+
+
+def test_a_request_with_an_id_that_comes_again_gets_the_same_bytes_and_costs_nothing(wired):
+    body = json.dumps({"key": 40, "id": "a"}).encode()
+    first, left = wired.post(body), wired.service.quota.left()
+    assert wired.post(body) == first
+    assert wired.service.quota.left() == left
+    assert wired.post(json.dumps({"key": 41, "id": "a"}).encode()).status == 409
+
+
+# ---------------------------------------------------------------- quotas
+
+
+def test_the_quota_is_exact_under_concurrency_at_every_party(tmp_path):
+    with Wired(Consortium.made(tmp_path, rows_a_day=70).approve_all()) as wired:
+        found: list[int] = []
+
+        def ask() -> None:
+            found.extend(wired.ask(key=20 + n)[0] for n in range(25))
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(found) == [200] * 70 + [429] * 30
+        assert wired.service.quota.left() == 0
+        assert {name: party.counts["ok"] for name, party in wired.parties.items()} == {"lab": 70, "shop": 70}
+
+
+def test_a_refusal_costs_a_row_so_that_keys_cannot_be_tried_without_end(tmp_path):
+    made = Consortium.made(tmp_path, rows_a_day=3).approve_all()
+    lab = made.answerer("lab")
+    asks = [asked(made, "lab", number, key) for number, key in enumerate((999, 3, 40, 41))]
+    assert [part.why for part in parts_of(made, lab, *asks)] == [Why.NO_ROW, Why.TRAINING, Why.OK, Why.QUOTA]
+    made.close()
+
+
+def test_the_next_day_has_its_own_quota_and_a_day_that_is_over_does_not_come_back(tmp_path):
+    made = Consortium.made(tmp_path, rows_a_day=2).approve_all()
+    now = ["2026-03-01"]
+    quota = Quota(made.approved("lab"), lambda: now[0])
+    assert [quota.take(1, n) for n in range(3)] == [0, 1, None]
+    now[0] = "2026-03-02"
+    assert [quota.take(1, n) for n in range(3, 6)] == [3, 4, None]
+    now[0] = "2026-03-01"
+    assert Quota(made.approved("lab"), lambda: now[0]).take(1, 9) is None
+    made.close()
+
+
+def _take_until_killed(folder: str, order: Order, file: Any, identity: bytes, count: Any) -> None:
+    quota = Quota(Approved(order, file, "lab", RunStore(folder), identity))
+    number = quota.floor
+    while quota.take(1, number) is not None:
+        count.value += 1
+        number += 1
+        time.sleep(0.0005)
+
+
+def test_kills_lose_rows_of_the_quota_and_never_add_any(tmp_path):
+    made = Consortium.made(tmp_path, rows_a_day=400).approve_all()
+    made.close()
+    apart = multiprocessing.get_context("fork")
+    count = apart.Value("q", 0, lock=False)
+    given = (str(tmp_path / "lab"), made.order, made.file, made.keys["lab"], count)
+    for wait in (0.05, 0.02, 0.08, None):
+        process = apart.Process(target=_take_until_killed, args=given)
+        process.start()
+        if wait is None:
+            process.join()
+        else:
+            before = count.value
+            while count.value == before and process.is_alive():
+                time.sleep(0.002)
+            time.sleep(wait)
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+    size = 400 // 100
+    assert 400 - 3 * size <= count.value <= 400
+    log = FileLog(tmp_path / "lab" / "nodes" / "lab.db")
+    assert sum(json.loads(row.body)["rows"] for row in log.rows(kind="quota")) == 400
+    log.close()
+
+
+# ---------------------------------------------------------------- who and what is refused
+
+
+def test_training_rows_are_refused_by_every_party_unless_the_order_lets_them(tmp_path):
+    made = Consortium.made(tmp_path / "strict").approve_all()
+    for name in OTHERS:
+        answers = parts_of(made, made.answerer(name), *(asked(made, name, key, key) for key in range(ROWS)))
+        assert [part.why is Why.TRAINING for part in answers] == [key < TRAINED for key in range(ROWS)]
+    made.close()
+    free = Consortium.made(tmp_path / "free", training_rows=True).approve_all()
+    assert parts_of(free, free.answerer("lab"), asked(free, "lab", 1, 3))[0].why is Why.OK
+    free.close()
+
+
+def test_a_party_that_cannot_tell_training_rows_answers_nothing(tmp_path):
+    made = Consortium.made(tmp_path).approve_all()
+    (tmp_path / "lab" / "fits" / f"{MODEL}.rows").unlink()
+    with pytest.raises(co.InvalidInput, match="no record of the rows"):
+        made.answerer("lab")
+    made.close()
+
+
+@pytest.mark.parametrize("peer", ["crm", "10.0.0.7", "loopback"])
+def test_without_certificates_only_this_machine_gets_an_answer(wired, peer):
+    status, found = wired.ask(peer, key=40)
+    assert (status, found["refused"]) == (403, "asker")
+
+
+@pytest.mark.parametrize(("peer", "status"), [("crm", 200), ("127.0.0.1", 403), ("loopback", 403), ("lab", 403)])
+def test_with_certificates_a_name_is_who_asks_and_no_name_is_this_machine(tmp_path, peer, status):
+    made = Consortium.made(tmp_path, askers=("crm", "loopback")).approve_all()
+    with Wired(made) as wired:
+        wired.service.certified = True
+        assert wired.ask(peer, key=40)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"[]", 400),
+        (b'{"key": 1, "keys": [1]}', 400),
+        (b'{"keys": 3}', 400),
+        (b'{"keys": []}', 400),
+        (b'{"key": "x"}', 400),
+        (b'{"key": {"a": 1}}', 400),
+        (b'{"key": 40, "id": 7}', 400),
+        (b'{"key": 40, "row": 1}', 400),
+        (b'{"key": 999}', 404),
+        (b'{"key": 3}', 403),
+    ],
+)
+def test_a_request_that_gets_no_score_says_why(wired, body, status):
+    left = wired.service.quota.left()
+    found = wired.post(body)
+    assert found.status == status
+    assert "refused" in json.loads(found.body)
+    assert wired.service.quota.left() == left
+
+
+def test_an_order_that_was_aborted_at_a_party_releases_nothing_more(wired):
+    assert wired.ask(key=40)[0] == 200
+    with pytest.raises(co.StoreError, match="being driven"):
+        abort_run(wired.made.folder / "lab", wired.made.order.run)
+    wired.parties["lab"].lock.close()
+    abort_run(wired.made.folder / "lab", wired.made.order.run)
+    status, found = wired.ask(key=41)
+    assert (status, found["refused"]) == (410, "ended")
+
+
+def test_an_order_ends_with_its_day(tmp_path):
+    now = ["2026-03-01"]
+    made = Consortium.made(tmp_path, until="2999-03-01").approve_all()
+    with Wired(made, clock=lambda: now[0]) as wired:
+        assert wired.ask(key=40)[0] == 200
+        now[0] = "2999-03-02"
+        assert wired.ask(key=41)[1]["refused"] == "ended"
+        assert parts_of(made, wired.parties["lab"], asked(made, "lab", 500, 40))[0].why is Why.ENDED
+
+
+# ---------------------------------------------------------------- approval
+
+
+def test_a_party_whose_policy_keeps_scores_does_not_approve(tmp_path):
+    made = Consortium.made(tmp_path, policy=co.Policy(epsilon=1.0, delta=1e-6, least=3))
+    with pytest.raises(co.PolicyRefused, match="does not let its part of scores leave"):
+        made.approved("lab").approve()
+    made.close()
+
+
+def test_an_order_needs_the_word_of_every_party_on_the_same_terms(tmp_path):
+    made = Consortium.made(tmp_path)
+    made.order = made.approved("lab").approve()
+    with pytest.raises(co.InvalidInput, match="has not approved the order"):
+        made.approved("lab").keyring()
+    made.approve_all()
+    fair = made.order
+    made.order = replace(fair, rows_a_day=10**6)  # of terms that nobody saw
+    with pytest.raises(co.InvalidInput, match="has not approved these terms"):
+        made.approved("lab").keyring()
+    greedy = Consortium.made(tmp_path / "other", rows_a_day=10**6)
+    greedy.keys, greedy.file = made.keys, made.file
+    greedy.order = replace(greedy.order, federation=made.file.digest)
+    theirs = greedy.approved("shop").approve().approvals["shop"]
+    made.order = replace(fair, approvals={**fair.approvals, "shop": theirs})
+    with pytest.raises(co.ProtocolError, match="not signed by the key pinned"):
+        made.approved("lab").keyring()
+    made.close()
+    greedy.close()
+
+
+def test_an_approval_is_one_run_of_scores_in_the_ledger(tmp_path):
+    made = Consortium.made(tmp_path).approve_all()
+    ledger = made.approved("lab").ledger
+    assert ledger.score_runs() == 1
+    assert ledger.open_runs() == {made.order.run}
+    parts_of(made, made.answerer("lab"), asked(made, "lab", 1, 40))
+    assert [entry.event.mechanism for entry in ledger.entries()] == ["scores"]
+    made.close()
+
+
+def test_an_order_is_read_back_as_it_was_written_and_nothing_else_is(tmp_path):
+    made = Consortium.made(tmp_path).with_fallback("shop").approve_all()
+    made.order.save(tmp_path / "order.json")
+    assert Order.load(tmp_path / "order.json") == made.order
+    assert Order.load(tmp_path / "order.json").digest == made.order.digest
+    made.close()
+    for text in ("", "{}", "[1]", '{"format": "colonnade standing order", "version": 1}'):
+        (tmp_path / "bad.json").write_text(text)
+        with pytest.raises(co.InvalidInput, match="is no standing order"):
+            Order.load(tmp_path / "bad.json")
+
+
+# ---------------------------------------------------------------- a missing party
+
+
+def test_a_fallback_answers_for_a_missing_party_and_says_so(tmp_path):
+    with Wired(Consortium.made(tmp_path).with_fallback("shop").approve_all()) as wired:
+        wired.there = {"lab"}
+        status, found = wired.ask(key=40)
+        assert (status, found["fallback"], found["without"]) == (200, True, ["shop"])
+        assert abs(found["score"] - wired.made.expected(40, ("shop",))) < CLOSE
+        wired.there = {"shop"}
+        left = wired.service.quota.left()
+        assert wired.ask(key=40)[0] == 503
+        assert wired.service.quota.left() == left
+        wired.there = {"lab", "shop"}
+        assert wired.ask(key=40)[1]["fallback"] is False
+
+
+# ---------------------------------------------------------------- what is kept and shown
+
+
+def test_the_trail_says_who_asked_for_what_and_a_changed_one_is_noticed(wired):
+    wired.ask(key=40)
+    wired.ask(keys=[41, 42])
+    lines = read_trail(wired.made.folder / HOLDER, wired.made.order, HOLDER)
+    assert [(line["number"], line["asker"], line["outcome"]) for line in lines] == [
+        (0, "loopback", "ok"),
+        (1, "loopback", "ok"),
+        (2, "loopback", "ok"),
+    ]
+    theirs = read_trail(wired.made.folder / "lab", wired.made.order, "lab")
+    assert [line["number"] for line in theirs] == [0, 1, 2]
+    log = wired.parties["lab"].trail.log
+    log._db.execute("update log set body = replace(body, 'bank', 'shop') where seq = 1")
+    with pytest.raises(co.LedgerDamaged):
+        read_trail(wired.made.folder / "lab", wired.made.order, "lab")
+
+
+def test_metrics_count_outcomes_and_never_show_a_score(wired):
+    page = StatusPage()
+    wired.service.show(page)
+    _, found = wired.ask(key=40)
+    wired.ask(key=3)
+    text = page.metrics()
+    assert 'colonnade_score_rows_total{outcome="scored"} 1' in text
+    assert 'colonnade_score_rows_total{outcome="training"} 1' in text
+    assert "colonnade_score_quota_left 999" in text
+    assert 'colonnade_score_seconds_bucket{le="+Inf"} 2' in text
+    assert str(found["score"]) not in text
+    assert page.unmet() == []
+    wired.there = set()
+    assert len(page.unmet()) == 1
