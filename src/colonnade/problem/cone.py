@@ -40,7 +40,7 @@ def nearest_monotone(x: Floats, hessian: Floats, blocks: Sequence[Block]) -> Flo
     across = linalg.solve(whole[np.ix_(free, free)], whole[np.ix_(free, bound)], assume_a="pos")
     metric = whole[np.ix_(bound, bound)] - whole[np.ix_(bound, free)] @ across
     root = linalg.cholesky((metric + metric.T) / 2.0)
-    back = linalg.block_diag(*(linalg.inv(steps) for steps in maps))
+    back = linalg.block_diag(*(np.linalg.inv(steps) for steps in maps))
     from scipy.optimize import nnls  # of what a fit needs this alone would load all optimisers
 
     rises, _ = nnls(root @ back, root @ x[bound])
