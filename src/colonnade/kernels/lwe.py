@@ -1,0 +1,169 @@
+"""Products of two parties' columns under plain learning with errors (LWE) modulo q = 2^bits: arrays in, arrays out.
+
+Solves   XᵀY for integers X (n × s) at a sender and Y (n × t) at a receiver, column i of X times a scale Δᵢ.
+Source   Regev, STOC 2005; its use with one public matrix for many columns is that of SimplePIR (Henzinger et al. 2023);
+         the receiver's rows r and errors e₂ make its answer an encryption, too (Lindner and Peikert, CT-RSA 2011).
+Public   A, (λ + n) × λ, uniform modulo q, grown from a public key in blocks of rows and never held whole.
+Steps    sender     b = A·S + e + [0; X·diag(Δ)], S and e small; of the last n rows only the top bits travel
+         receiver   W = Aᵀ[r; Y] + e₂ and B = bᵀ[r; Y], r and e₂ small
+         sender     B - SᵀW = diag(Δ)·XᵀY + (e + d)ᵀY + e₀ᵀr - Sᵀe₂
+Claim    the last line holds to the last bit modulo q: d is what rounding moved, e₀ are the first λ rows of e. Rounding
+         is to the nearest, ties to even: for uniform b it has mean 0, where cutting bits off or always rounding ties up
+         would add a multiple of the column sums of Y.
+Leaves   nothing here: privacy/lattice.py draws S, e, r, e₂, and says what may leave. docs/privacy.md, products by LWE.
+Price    `python -m benchmarks lwe`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from colonnade.kernels.arrays import Floats, Integers
+from colonnade.kernels.bits import pack, packed_size, unpack
+from colonnade.kernels.ring import Ring, cross
+
+SMALL = 127  # entries of S and r are below this: 20 standard deviations, passed once in 10^80 draws
+CHUNK = 1024  # rows of A that are held at a time
+ROWS = 256  # rows that are multiplied at a time
+EXACT_BITS = 53  # float64 sums of integers are exact up to 2^53
+BUFFER = bytes(1 << 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Lattice:
+    """Public parameters: the modulus 2^bits, the length of a secret, and the sd of secrets and errors."""
+
+    bits: int
+    dimension: int
+    sigma: Fraction = Fraction(32, 5)
+
+    @property
+    def ring(self) -> Ring:
+        return Ring(self.bits)
+
+    def public(self, key: bytes, first: int, count: int) -> NDArray[np.uint8]:
+        """Rows `first` to `first + count` of A, of which the first `dimension` carry no plaintext.
+
+        Entry (i, j) is bits/8 bytes, little-endian, of an AES-256 counter stream under `key`, rows one after another.
+        """
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        row = self.dimension * self.bits // 8  # a whole number of AES blocks, for each line of the table
+        counter, skip = divmod(first * row, 16)
+        stream = Cipher(algorithms.AES256(key), modes.CTR(counter.to_bytes(16, "big"))).encryptor()
+        stream.update(BUFFER[:skip])
+        out = np.empty(count * row, np.uint8)
+        for at in range(0, out.size, len(BUFFER)):
+            part = out[at : at + len(BUFFER)]
+            stream.update_into(BUFFER[: part.size], part.data)
+        return out.reshape(count, row)
+
+
+@njit(cache=True, nogil=True)
+def _lift(stream, width, low_bits, low, high):  # type: ignore[no-untyped-def]  # numba infers the types
+    """Entries of `width` bytes as the numbers nearest to zero; with `low_bits` as low + 2^low_bits·high, both so."""
+    step = 2.0**low_bits
+    for i in range(stream.shape[0]):
+        row = stream[i]
+        for j in range(row.size // width):
+            word = np.int64(0)
+            for k in range(width):
+                word |= np.int64(row[j * width + k]) << (8 * k)
+            word = (word << (64 - 8 * width)) >> (64 - 8 * width)
+            near = np.float64(word)
+            if low_bits:
+                upper = np.rint(near / step)
+                high[i, j] = upper
+                near -= upper * step
+            low[i, j] = near
+
+
+def lifted(stream: NDArray[np.uint8], lattice: Lattice, reach: int) -> list[tuple[Floats, int]]:
+    """Rows of A as floats and powers of two that they stand before: parts so small that sums of ROWS products with
+    entries below 2^reach are exact."""
+    width = lattice.bits // 8
+    shape = (len(stream), lattice.dimension)
+    if lattice.bits - 1 + reach + ROWS.bit_length() - 1 <= EXACT_BITS:
+        whole = np.empty(shape)
+        _lift(stream, width, 0, whole, whole)
+        return [(whole, 0)]
+    low, high, half = np.empty(shape), np.empty(shape), lattice.bits // 2
+    _lift(stream, width, half, low, high)
+    return [(low, 0), (high, half)]
+
+
+def times_secret(public: NDArray[np.uint8], secret: Integers, lattice: Lattice) -> NDArray[np.uint64]:
+    """A·S modulo 2^64, to the last bit."""
+    most = int(np.abs(secret).sum(axis=0).max(initial=1))  # sums of products are below 2^(bits-1) times this
+    reach = max(0, most.bit_length() - (ROWS.bit_length() - 1))
+    small = secret.astype(np.float64)
+    total = np.zeros((len(public), secret.shape[1]), np.int64)
+    for part, shift in lifted(public, lattice, reach):
+        total += (part @ small).astype(np.int64) << shift
+    return total.view(np.uint64)
+
+
+def times_public(rows: Integers, public: NDArray[np.uint8], bound: int, lattice: Lattice) -> NDArray[np.uint64]:
+    """Aᵀ·rows modulo 2^64, for rows with |entry| ≤ bound, a public limit that the caller keeps."""
+    reach = max(1, bound).bit_length()
+    parts = lifted(public, lattice, reach)
+    size = 1 << max(0, min(ROWS.bit_length() - 1, EXACT_BITS - reach - (lattice.bits // len(parts))))
+    total = np.zeros((rows.shape[1], lattice.dimension), np.int64)
+    for first in range(0, len(rows), size):
+        own = rows[first : first + size].astype(np.float64).T
+        for part, shift in parts:
+            total += (own @ part[first : first + size]).astype(np.int64) << shift
+    return total.view(np.uint64).T
+
+
+def hide(
+    public: NDArray[np.uint8], secret: Integers, error: Integers, scaled: Integers | None, lattice: Lattice
+) -> NDArray[np.uint64]:
+    """Some rows of b, as they are before rounding; `scaled` has the rows of X·diag(Δ), None for the first ones."""
+    hidden = times_secret(public, secret, lattice) + error.astype(np.uint64)
+    if scaled is not None:
+        hidden += scaled.astype(np.uint64)
+    return np.asarray(hidden & np.uint64(lattice.ring.mask))
+
+
+def top_bits(values: NDArray[np.uint64], cut: int, lattice: Lattice) -> NDArray[np.uint64]:
+    """The values in units of 2^cut, to the nearest, ties to even; modulo q."""
+    if not cut:
+        return values
+    step = np.uint64(cut)
+    odd = (values >> step) & np.uint64(1)
+    near = (values + np.uint64((1 << (cut - 1)) - 1) + odd) >> step
+    return np.asarray(near & np.uint64((1 << (lattice.bits - cut)) - 1))
+
+
+def pack_hidden(values: NDArray[np.uint64], cut: int, lattice: Lattice) -> bytes:
+    """Rows of b as they travel: the top bits of every entry."""
+    return pack(top_bits(values, cut, lattice).ravel(), lattice.bits - cut).tobytes()
+
+
+def hidden_size(entries: int, cut: int, lattice: Lattice) -> int:
+    """Bytes that so many entries of b take."""
+    return packed_size(entries, lattice.bits - cut)
+
+
+def unpack_hidden(packed: bytes, columns: int, cut: int, lattice: Lattice, rows: int) -> NDArray[np.uint64]:
+    """The inverse: entries are whole multiples of 2^cut."""
+    top = unpack(np.frombuffer(packed, np.uint8), rows * columns, lattice.bits - cut)
+    return np.asarray(top.reshape(rows, columns) << np.uint64(cut))
+
+
+def inner(rows: Integers, other: Integers, bound: int, lattice: Lattice) -> Integers:
+    """otherᵀ·rows modulo q, for rows with |entry| ≤ bound, a public limit that the caller keeps."""
+    ring = np.full(rows.shape[1], lattice.bits), np.full(other.shape[1], lattice.bits)
+    return np.ascontiguousarray(cross(rows, other, *ring, bound_a=max(1, bound)).T)
+
+
+def open_answer(secret: Integers, blind: Integers, answer: Integers, lattice: Lattice) -> NDArray[np.int64]:
+    """B - SᵀW: the number of each entry that is nearest to zero."""
+    mixed = inner(secret, blind, SMALL, lattice).T
+    return lattice.ring.signed((answer.astype(np.uint64) - mixed) & np.uint64(lattice.ring.mask))
