@@ -61,6 +61,11 @@ METHODS: dict[str, Case] = {
         co.Problem(co.Logistic(), penalty=co.Ridge(0.1), intercept=True),
         privacy=co.Privacy(epsilon=1.0, delta=1e-6, trust="secure", row_norm=3.0),
     ),
+    "private gram, parties": Case(
+        co.PrivateGram(),
+        co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1)),
+        privacy=co.Privacy(epsilon=1.0, delta=1e-6, trust="parties", row_norm=3.0, label_bound=2.0),
+    ),
     "private gram, labels apart": Case(
         co.PrivateGram(cross="none"),
         co.Problem(co.LeastSquares(), penalty=co.Lasso(0.1)),

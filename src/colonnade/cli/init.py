@@ -74,8 +74,8 @@ intercept = true
 [privacy]                                # left out: exact values leave the parties, and the result says so
 epsilon = 1.0
 delta = 1e-6                             # well below 1 / rows
-# trust = "secure"                       # or "nobody", "consortium": docs/private-gram.md. Left out: secure, or the
-                                         # strictest that the method has
+# trust = "secure"                       # or "nobody", "parties", "consortium": docs/private-gram.md. Left out: secure,
+                                         # or the strictest that the method has
 """,
     DataKind.HOLDER: """
 [problem]

@@ -28,6 +28,7 @@ class Mechanism(StrEnum):
     LATTICE = "lattice"  # discrete Gaussian on integers modulo a power of two, parts with sds in a fixed ratio
     CONTINUED = "continued"  # more entries of a lattice release whose whole price was paid with the first ones
     MASKED = "masked"  # under a one-time mask: uniform numbers to whoever lacks it, so no price
+    HIDDEN = "hidden"  # under learning with errors: uniform numbers to whoever lacks the secret, so no price
     SCORES = "scores"  # a part of the scores of rows by a model, for the label holder, by agreement
     SYMMETRIC = "symmetric"  # discrete Gaussian on a symmetric matrix, each pair of entries once
 
@@ -86,6 +87,7 @@ def _event_json(event: Event) -> str:  # a long run makes the same few events ov
 _KIND = attrgetter("mechanism", "rho", "scope", "audience")
 EXACT = Event(Mechanism.EXACT, math.inf, math.inf)
 MASKED = Event(Mechanism.MASKED, 0.0, 0.0)
+HIDDEN = Event(Mechanism.HIDDEN, 0.0, 0.0)
 SCORES = Event(Mechanism.SCORES, 0.0, math.inf)
 
 
@@ -94,7 +96,7 @@ KINDS = ("masked", "noisy", "exact")
 
 def kind_of(event: Event) -> str:
     """How a release looks to whoever gets it: one of KINDS; exact is also what only members see so."""
-    if event.mechanism is Mechanism.MASKED:
+    if event.mechanism in (Mechanism.MASKED, Mechanism.HIDDEN):
         return KINDS[0]
     inside = event.audience is Audience.CONSORTIUM and event.mechanism is not Mechanism.GAUSSIAN
     exact = event.mechanism in (Mechanism.EXACT, Mechanism.SCORES) or math.isinf(event.rho)
@@ -144,7 +146,7 @@ def joint_rho(plans: Mapping[str, Plan]) -> float:
 
 def unprotected(plan: Plan) -> Plan:
     """The plan of a run whose noise can be subtracted: what it releases is as good as exact."""
-    free = (Mechanism.MASKED, Mechanism.SCORES, Mechanism.CONTINUED)
+    free = (Mechanism.MASKED, Mechanism.HIDDEN, Mechanism.SCORES, Mechanism.CONTINUED)
     return tuple(c if c.event.mechanism in free else replace(c, event=replace(c.event, rho=math.inf)) for c in plan)
 
 

@@ -32,8 +32,9 @@ from colonnade.kernels.ring import Ring
 from colonnade.kernels.sparse_fw import Picks
 from colonnade.kernels.stream import Stream, keyed_stream
 from colonnade.privacy import mechanisms
-from colonnade.privacy.events import EXACT, MASKED, SCORES, Audience, Event, Mechanism, Scope
+from colonnade.privacy.events import EXACT, HIDDEN, MASKED, SCORES, Audience, Event, Mechanism, Scope
 from colonnade.privacy.keyring import ColumnPad, Keyring, Pad, derive
+from colonnade.privacy.lattice import Blinding, Hiding
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import Noise
 from colonnade.privacy.values import (
@@ -47,7 +48,12 @@ from colonnade.privacy.values import (
     released_body,
 )
 
-REPEATABLE = (Mechanism.EXACT, Mechanism.MASKED, Mechanism.SCORES)  # drawn from nothing: a replay makes the same again
+REPEATABLE = (
+    Mechanism.EXACT,
+    Mechanism.MASKED,
+    Mechanism.HIDDEN,
+    Mechanism.SCORES,
+)  # drawn from nothing: a replay makes the same again
 NONCE = 12  # bytes
 T = TypeVar("T")
 Weights = float | Floats  # of the noise of a part, or of each of its entries
@@ -256,6 +262,38 @@ class Gate:
     def seed(self, digest: bytes, *, shown: bool = True) -> tuple[Released[bytes], Released[bytes]]:
         """The digest of a stage and the seed of this party's mask in it, a random number, for its partners only."""
         return release(digest), release(self.secret(f"mask {digest.hex()}") if shown else b"")
+
+    def lattice_seed(self, digest: bytes) -> bytes:
+        """What this party's secrets of a stage are drawn from: a secret of the run; of a seeded run, by the seed."""
+        name = f"lattice {digest.hex()}"
+        return self.secret(name) if self._noise.private else self._noise.at(name).uniform_bytes(32)
+
+    def hidden(self, hiding: Hiding, rows: NDArray[Any] | None = None) -> Released[bytes]:
+        """The next rows of a matrix under learning with errors, first the ones that carry nothing (`rows` None).
+
+        Uniform to whoever lacks the secret, if it covers a row once: the gate counts the rows it has covered.
+        """
+        first = self._pads.get(hiding.key, -1)
+        if (first < 0) != (rows is None):
+            raise LeakError("rows are hidden once, and behind those that carry nothing. Nothing was sent.")
+        self._pads[hiding.key] = first + 1 if rows is None else first + len(rows)
+        released = release(hiding.first_rows() if rows is None else hiding.rows(first, rows))
+        count = 0 if rows is None else len(rows)
+        self._release(HIDDEN, lambda: b"%d hidden rows from %d on" % (count, first), draw=None)
+        return released
+
+    def blinded(self, blinding: Blinding, product: NDArray[Any]) -> Released[Packed]:
+        """Aᵀ times this party's rows, under rows and errors that only it knows: uniform to everybody else, once."""
+        if blinding.key in self._pads:
+            raise LeakError("an answer was to leave a second time under the same blinding. Nothing was sent.")
+        self._pads[blinding.key] = 1
+        released = release(Packed(blinding.blind(product), blinding.lattice.bits))
+        self._release(HIDDEN, lambda: released_body(released), draw=None)
+        return released
+
+    def nothing(self) -> Released[bytes]:
+        """No bytes: what a message carries that only says that its sender is ready."""
+        return release(b"")
 
     def scores(
         self, part: NDArray[Any], first: int, plus: Iterable[Pad], minus: Iterable[Pad], ring: Ring

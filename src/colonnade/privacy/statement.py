@@ -21,6 +21,7 @@ class Trust(StrEnum):
 
     NOBODY = "nobody"  # whoever sees anything that leaves a party, the coordinator included
     SECURE = "secure"  # the same, with cross-party products computed on masked data
+    PARTIES = "parties"  # the same, with cross-party products computed by each two parties under lattice encryption
     CONSORTIUM = "consortium"  # only those who see the published model
 
 
@@ -47,8 +48,21 @@ FOLLOWED = Assumption(
     "and a party pool what they have, they read the columns of all partners of that party exactly, and with class sums "
     "the labels, whatever epsilon is"
 )
+LATTICES = Assumption(
+    "nobody can solve learning with errors at the parameters that docs/privacy.md names, with the hints that published "
+    "sums give (by an estimate of ours that no outside cryptographer has read), or break AES-256, HKDF and X25519",
+    computational=True,
+)
+HONEST = Assumption(
+    "parties and coordinator follow the protocol: they may pool all they have, and it then holds for the parts of a "
+    "row that the others have; a party that cheats can read its partners' rows"
+)
 MEMBERS = Assumption("parties, coordinator and their links are trusted: it protects against readers of the model alone")
-OF_TRUST: dict[str, tuple[Assumption, ...]] = {Trust.SECURE: (MASKS, FOLLOWED), Trust.CONSORTIUM: (MEMBERS,)}
+OF_TRUST: dict[str, tuple[Assumption, ...]] = {
+    Trust.SECURE: (MASKS, FOLLOWED),
+    Trust.PARTIES: (LATTICES, HONEST),
+    Trust.CONSORTIUM: (MEMBERS,),
+}
 
 
 def guarantee_under(assumed: Sequence[Assumption]) -> Guarantee:
@@ -84,9 +98,9 @@ class Privacy:
     """What a run may cost, against whom, and the public bounds that sensitivities are computed from.
 
     epsilon, delta  the whole price of the run; delta below 1/rows, or the run is refused.
-    trust           who is the adversary: "nobody" is trusted (whoever sees anything that leaves a party), "secure", or
-                    "consortium"; a method says which it knows. None: "secure" where the method knows it, else the
-                    strictest that it knows; plan and statement name the word.
+    trust           who is the adversary: "nobody" is trusted (whoever sees anything that leaves a party), "secure",
+                    "parties" or "consortium"; a method says which it knows. None: "secure" where the method knows it,
+                    else the strictest that it knows; plan and statement name the word.
     row_norm        public bound of a row's length; longer rows are clipped.
     feature_bound   public bound of an entry; larger ones are clipped.
     label_range     public lowest and highest label, for regression; what lies outside is clipped. The nearer the
@@ -278,7 +292,7 @@ def with_trust(privacy: Privacy | None, known: Sequence[Trust]) -> Privacy | Non
     """The terms with their trust model: the one asked for, else `secure` where it is known, else the strictest."""
     if privacy is None or privacy.trust is not None:
         return privacy
-    preferred = (Trust.SECURE, Trust.NOBODY, Trust.CONSORTIUM)
+    preferred = (Trust.SECURE, Trust.NOBODY, Trust.PARTIES, Trust.CONSORTIUM)
     return replace(privacy, trust=next((trust.value for trust in preferred if trust in known), Trust.NOBODY.value))
 
 

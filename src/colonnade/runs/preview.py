@@ -34,7 +34,7 @@ from colonnade.network.questions import Sizes, check_call
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.block import Block
-from colonnade.privacy.events import MASKED, SCORES, Audience, Charge, row_rho, shown
+from colonnade.privacy.events import HIDDEN, MASKED, SCORES, Audience, Charge, row_rho, shown
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.statement import Privacy, large_delta, remarks_on
 from colonnade.privacy.store import MemoryLog
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 CELLS = 400_000  # of the made-up table that a preview's bytes are counted on
 FEW_ROUNDS = 3
-HIDDEN = "its receiver, as uniform numbers"
+UNIFORM = "its receiver, as uniform numbers"
 SCORED = "the label holder, in a sum with the others' parts"
 SEEN = {Audience.ALL: "everybody", Audience.CONSORTIUM: "the parties and their coordinator"}
 RUN = "a run to come"
@@ -122,7 +122,7 @@ class Preview:
 
 def seen_by(charge: Charge) -> str:
     """Who sees what a line of a plan lets out."""
-    return {MASKED: HIDDEN, SCORES: SCORED}.get(charge.event, SEEN[charge.event.audience])
+    return {MASKED: UNIFORM, HIDDEN: UNIFORM, SCORES: SCORED}.get(charge.event, SEEN[charge.event.audience])
 
 
 def preview(

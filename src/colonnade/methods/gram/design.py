@@ -134,7 +134,8 @@ def plan_sums(job: Job, columns: PublicColumns, rho: float, alone: bool) -> Figu
         return sums_sensitivity(job, made) / math.sqrt(2.0 * rho)
 
     # Rounding errors of rows have either sign: their sum grows with √n.
-    return _fitted(figures, noise, lambda made: top * math.sqrt(made.rows / 12.0), largest, lambda _: top)
+    fast = _fast_bits(job)
+    return _fitted(figures, noise, lambda made: top * math.sqrt(made.rows / 12.0), largest, lambda _: top, fast)
 
 
 def plan_joint(
@@ -175,7 +176,10 @@ def plan_joint(
         return max(largest / made.step + 1.0, made.label)
 
     # Squares of rounding errors, 1/12 each, add up on the diagonal.
-    made = _finest(figures, largest) if exact else _fitted(figures, noise, lambda f: f.rows / 12.0, largest, beside)
+    if exact:
+        made = _finest(figures, largest)
+    else:
+        made = _fitted(figures, noise, lambda f: f.rows / 12.0, largest, beside, _fast_bits(job))
     whole = max(1, sum(made.norm2.values()))
     extended = Extended(math.sqrt(whole) * made.step, label_bound(job), made.constant**2 / whole, made.label**2 / whole)
     return made, extended
@@ -187,8 +191,10 @@ def _fitted(
     rounding: Callable[[Figures], float],
     largest: float,
     beside: Callable[[Figures], float],
+    fast: int,
 ) -> Figures:
-    """A step at which rounding is small against the noise, finer where a fast ring has room, and the ring it needs.
+    """A step at which rounding is small against the noise, finer where a ring of `fast` bits has room, and the ring it
+    needs.
 
     With the same number of rows in buckets, fewer of them, products are bounded alike.
     """
@@ -204,7 +210,7 @@ def _fitted(
     levels = COARSEST
     while levels < FINEST and rounding(at(levels)[0]) > ROUNDING * noise(at(levels)[0]):
         levels *= 2
-    while levels < FINEST and at(2 * levels)[1] <= FAST:  # finer is better where it costs nothing
+    while levels < FINEST and at(2 * levels)[1] <= fast:  # finer is better where it costs nothing
         levels *= 2
     made, bits = at(levels)
     spread, own = MARGIN * 1.5 * noise(made), made.rows * float(sum(made.norm2.values()) + 1)
@@ -229,6 +235,12 @@ def _finest(figures: Callable[[float, int], Figures], largest: float) -> Figures
     while at(2 * levels)[1] <= 2.0**EXACT_BITS:
         levels *= 2
     return at(levels)[0]
+
+
+def _fast_bits(job: Job) -> int:
+    """Bits up to which a finer step costs nothing: under encryption none, as errors grow with a receiver's entries."""
+    assert job.privacy is not None
+    return 0 if job.privacy.trust == Trust.PARTIES else FAST
 
 
 def _norm2(job: Job, lengths: Floats, step: float) -> dict[str, int]:

@@ -6,6 +6,7 @@ Source   ours. A product of columns of two parties costs an error of order √n 
          messages; inside a light secure protocol (secure_products.py) it costs what it costs one data holder, or twice
          the variance.
 Cross    secure  every product, noised in full by both of its parties                      trust "secure"
+                 the same, computed by the two parties alone (lwe_products.py)             trust "parties"
                  the same, exact inside and noised once on the way out                     trust "consortium"
          none    products within parties only, after one noisy release of the labels       trust "nobody"
          sketch  products of noisy sketches of all columns                                 trust "nobody"
@@ -26,6 +27,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
+from colonnade.methods.gram import lwe_release
 from colonnade.methods.gram.answer import cut_short, gram_answer, released_gram
 from colonnade.methods.gram.curves import Curves, choose_depth
 from colonnade.methods.gram.design import (
@@ -48,6 +50,8 @@ from colonnade.methods.gram.local import (
     own_products_release,
     sketch_release,
 )
+from colonnade.methods.gram.lwe_design import check_failure
+from colonnade.methods.gram.lwe_products import Across
 from colonnade.methods.gram.rule import Gram, RowFrame, Solving, prepare, survival
 from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings, Layout
 from colonnade.methods.gram.secure_products import (
@@ -68,6 +72,7 @@ from colonnade.methods.gram.secure_release import (
     OwnMatrix,
     Prepare,
     Prepared,
+    SumsOfRows,
     check_prepare,
     class_sums,
     collect_gram,
@@ -107,14 +112,18 @@ def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]
             labels = (yield from ask_one(job.roster.label, SendLabels(), Labels)).values.value
         prepared = yield from _tell_how(design, design.sums, whole_frame(design.columns), labels)
         whole = all(map(prepared.layout.whole, job.roster.with_columns))
-        got = yield from collect_sums(design, prepared, gate)
+        got = yield from (
+            lwe_release.collect_sums(design, prepared) if design.lattice else collect_sums(design, prepared, gate)
+        )
         sums = class_sums(design, got, labels)
     rule, frame = prepare(design.rule, design.columns, job.roster.rows, sums)
     buckets = settings.sketch_rows or 0
     how = {"nearest": settings.purpose == "inference", "exact": design.exact}
     joint, extended = plan_joint(job, design.columns, frame, rule, design.rho("joint"), buckets, **how)
     prepared = yield from _tell_how(design, joint, frame, np.zeros(0))
-    steps = yield from collect_gram(design, prepared, gate)
+    steps = yield from (
+        lwe_release.collect_gram(design, prepared) if design.lattice else collect_gram(design, prepared, gate)
+    )
     gram = Gram.of(extended, steps * joint.step**2, design.sds(joint, frame))
     every, bound = design.columns.owner.size, label_bound(job)
     rows, curves = job.roster.rows, Curves(design.columns.level, directions(job), settings.purpose == "prediction")
@@ -151,14 +160,22 @@ def party(job: Job, block: Block, gate: Gate, settings: GramSettings) -> Program
         if not isinstance(request, Prepare):
             raise ProtocolError(f"{COORDINATOR!r} ended the run before all releases that were agreed")
         prepared = check_prepare(design, stage, request)
-        seeds = yield from exchange_seeds(prepared.digest, job.roster.parties, prepared.partners(gate.node), gate)
+        masked = () if design.lattice else prepared.partners(gate.node)  # who is told the seed of a mask
+        seeds = yield from exchange_seeds(prepared.digest, job.roster.parties, masked, gate)
         if stage == "sums":
             rows = prepared.rows(block, gate.node)
-            parts = yield from release_sums(design, prepared, block, gate, rows, request.labels, seeds)
+            sums = SumsOfRows(design, prepared, block, gate, rows, request.labels)
+            if design.lattice:
+                parts = yield from lwe_release.release_sums(design, prepared, sums)
+            else:
+                parts = yield from release_sums(design, prepared, sums, seeds)
         else:
             matrix = OwnMatrix(design, prepared, block, gate)
             rows = matrix.rows
-            parts = yield from release_gram(design, prepared, matrix, seeds)
+            if design.lattice:
+                parts = yield from lwe_release.release_gram(design, prepared, matrix)
+            else:
+                parts = yield from release_gram(design, prepared, matrix, seeds)
         if stage == design.stages[0]:  # later ones are cut to what class sums say, not to their bound
             shortened = rows.shortened
         request = yield from ask_one(COORDINATOR, parts, Prepare | Finish)
@@ -228,6 +245,8 @@ LocalRequest = SendLabels | Products | SendSketch | Finish
 REPLIES: Replies = {
     Introduce: RunKey,
     None: Seed,
+    Seed: Across,
+    Across: Across,
     SendDiagonal: Diagonal,
     Next: Masked,
     SendParts: Parts,
@@ -334,6 +353,25 @@ class PrivateGram(GramSettings, Method):
             )
         if self.purpose == "inference":
             self._check_inference(job)
+        if job.privacy is not None and job.privacy.trust == Trust.PARTIES:
+            self._check_lattice(job)
+
+    def _check_lattice(self, job: Job) -> None:
+        """Whether the first release fits under encryption, which public figures tell."""
+        design = Design(job, self)
+        assert job.privacy is not None
+        if self.sketch_rows is not None:
+            raise InvalidInput(
+                f"sketch_rows={self.sketch_rows} goes with trust='secure' or 'consortium': entries of buckets are too "
+                "large under the encryption of trust='parties'. Leave it out, or take another trust model."
+            )
+        check_failure(job.privacy.epsilon, job.privacy.delta, len(design.stages))
+        figures, frame = design.sums, whole_frame(design.columns)
+        if figures is None:
+            rule, frame = prepare(design.rule, design.columns, job.roster.rows, None)
+            inference = self.purpose == "inference"
+            figures, _ = plan_joint(job, design.columns, frame, rule, design.rho("joint"), nearest=inference)
+        lwe_release.exchange_of(design, figures, Layout(job, figures, frame))
 
     def _check_inference(self, job: Job) -> None:
         """Whether rows enter as they are, which public figures prove or not; and whether they are independent."""

@@ -207,7 +207,7 @@ def expected_label_mean(released: float, sd: float, classes: bool) -> float:
     return float(np.clip(released * MEANS / (MEANS + sd**2), -1.0, 1.0))
 
 
-def noise_levels(owner: Indices, label_owner: int, g: float, *, labels_fixed: bool, shares: int = 2) -> Floats:
+def noise_levels(owner: Indices, label_owner: int, g: float, *, labels_fixed: bool, shares: float = 2) -> Floats:
     """The sd of every entry of the (s+2)-extended Gram: g on the diagonal and g/√2 off it within a party, times √shares
     across parties (secure: both shares are noised in full). The constant belongs to everybody, the label to one party;
     1'1 is public, y'y too when |y| = Y (labels_fixed)."""

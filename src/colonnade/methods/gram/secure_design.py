@@ -38,10 +38,13 @@ from colonnade.methods.gram.design import (
     sums_sensitivity,
 )
 from colonnade.methods.gram.integer_rows import entry_bounds, norms
+from colonnade.methods.gram.lwe_design import ERROR, GROWTH
+from colonnade.methods.gram.lwe_products import block_rows as encrypted_rows
 from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, as_they_are, choose, noise_levels
 from colonnade.methods.gram.secure_products import Stage, block_rows
 from colonnade.methods.method import Job
-from colonnade.privacy.events import EXACT, MASKED, Audience, Charge, Event, Mechanism, Plan, Scope
+from colonnade.privacy.events import EXACT, HIDDEN, MASKED, Audience, Charge, Event, Mechanism, Plan, Scope
+from colonnade.privacy.lattice import TABLE
 from colonnade.privacy.statement import Trust
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import public_digest
@@ -52,7 +55,7 @@ WITHIN = "exact inside the consortium, noisy outside"
 SUMS_WITHIN = f"class sums of the columns ({WITHIN})"
 JOINT_WITHIN = f"the Gram matrix of all columns, constant and labels ({WITHIN})"
 TRUSTS: dict[str, tuple[Trust, ...]] = {
-    "secure": (Trust.SECURE, Trust.CONSORTIUM),
+    "secure": (Trust.SECURE, Trust.PARTIES, Trust.CONSORTIUM),
     "none": (Trust.NOBODY,),
     "sketch": (Trust.NOBODY,),
 }
@@ -135,7 +138,18 @@ class Design:
             return self.job.rho * self.rule.sums / (1.0 if self.labels is None else 2.0)
         return self.job.rho * (1.0 - self.rule.sums)
 
+    @property
+    def lattice(self) -> bool:
+        """Whether products are computed by two parties alone."""
+        return self.job.privacy is not None and self.job.privacy.trust == Trust.PARTIES
+
     def sensitivity(self, figures: Figures) -> float:
+        """Of one unit, with what errors of encryption may add to it."""
+        bare = self.bare_sensitivity(figures)
+        return math.nextafter(bare * (1.0 + GROWTH), math.inf) if self.lattice else bare
+
+    def bare_sensitivity(self, figures: Figures) -> float:
+        """Of one unit, in the sums and products alone."""
         return (sums_sensitivity if figures.name == "sums" else joint_sensitivity)(self.job, figures)
 
     @property
@@ -143,9 +157,11 @@ class Design:
         return audience(self.job)
 
     @property
-    def shares(self) -> int:
-        """How often the noise of a product of two parties was added."""
-        return 2 if self.audience is Audience.ALL else 1
+    def shares(self) -> float:
+        """How often the noise of a product of two parties was added, by its variance."""
+        if self.lattice:
+            return 2.0 + ERROR**2
+        return 2.0 if self.audience is Audience.ALL else 1.0
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -182,7 +198,8 @@ class Design:
             Charge(Event(Mechanism.LATTICE, self.rho(name), math.inf, Scope.JOINT, self.audience), 1, what)
             for what, name in releases
         )
-        rest = Charge(Event(Mechanism.CONTINUED, 0.0, math.inf, Scope.JOINT, self.audience), 1, f"more of {joint}")
+        more = len(releases) if self.lattice else 1
+        rest = Charge(Event(Mechanism.CONTINUED, 0.0, math.inf, Scope.JOINT, self.audience), more, f"more of {joint}")
         hidden = self._hidden(len(releases))
         plans: dict[str, Plan] = dict.fromkeys(self.job.roster.parties, (*noisy, rest, hidden))
         if self.labels is not None:
@@ -193,9 +210,17 @@ class Design:
         return plans
 
     def _hidden(self, releases: int) -> Charge:
+        if self.lattice:
+            return self._encrypted(releases)
         widths = sum(len(places) + 2 for places in self.job.roster.positions.values())
         blocks = releases * -(-self.job.roster.rows // block_rows(widths * MOST_BITS))
         return Charge(MASKED, blocks, "its columns under one-time masks, to the coordinator only, who has no mask")
+
+    def _encrypted(self, releases: int) -> Charge:
+        widths, rows = [len(places) + 2 for places in self.job.roster.positions.values()], self.job.roster.rows
+        size = encrypted_rows(TABLE[-1].bits * sum(widths), max(widths))
+        what = "its columns under lattice encryption, or what it answers to another party's"
+        return Charge(HIDDEN, releases * (2 - (-rows // size)), what)
 
     def _exact_plans(self) -> dict[str, Plan]:
         plan: Plan = (Charge(EXACT, 2, JOINT_EXACT), self._hidden(1))
@@ -303,6 +328,11 @@ class Layout:
             nonnegative[here] = self._of_columns(party, 2) & (self.frame.centre[self.kept[party]] <= 0.0)
             binary[here] = self._of_columns(party, 1) & (self.units[here] > 1)
         return binary, nonnegative & (self.figures.buckets == 0)
+
+    @property
+    def nonnegative(self) -> NDArray[np.bool_]:
+        """Which columns have no entry below zero."""
+        return self._kinds[1]
 
     @cached_property
     def entries(self) -> Floats:

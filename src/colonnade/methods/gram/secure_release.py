@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from colonnade.kernels.ring import gram as own_products
 from colonnade.methods.gram.design import OWN, Figures, Name, grid, label_bound, noise_sd, own_count, sums_weights
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows, entry_bounds
 from colonnade.methods.gram.rule import RowFrame, Sums
-from colonnade.methods.gram.secure_design import MOST_BITS, Design, Layout, Rings, fixed_labels
+from colonnade.methods.gram.secure_design import MOST_BITS, Design, Layout, fixed_labels
 from colonnade.methods.gram.secure_products import (
     Diagonal,
     Diagonals,
@@ -179,47 +179,66 @@ def _packed(part: Integers, mask: Any) -> Packed:
     return Packed(np.array(part).astype(np.uint64) & limit, max(1, int(limit.max(initial=1)).bit_length()))
 
 
-def release_sums(
-    design: Design,
-    prepared: Prepared,
-    block: Block,
-    gate: Gate,
-    rows: IntegerRows,
-    labels: Floats,
-    seeds: dict[str, bytes],
-) -> Program[Parts]:
-    """Squares of its columns that are not binary; class sums, by itself or with the label holder; the class size."""
-    job, figures, me = design.job, prepared.figures, gate.node
-    holder, squared = me == job.roster.label, squared_columns(job, me)
-    squares, sums = np.zeros(int(squared.sum()), np.int64), np.zeros((rows.columns, 2), np.int64)
-    count, classes = np.zeros(1, np.int64), None
-    if design.labels is not None:
-        classes = class_weights(job, design.labels.cut_to(labels), figures.label)  # cut again, here
-    elif holder:
-        classes = class_weights(job, block.own_labels(), figures.label)
+@dataclass
+class SumsOfRows:
+    """What a party adds up for class sums: squares of its columns that are not binary, class sums, the class size."""
 
-    def read(first: int, number: int) -> Integers:
+    design: Design
+    prepared: Prepared
+    block: Block
+    gate: Gate
+    rows: IntegerRows
+    labels: Floats  # noisy ones, where class sums go by them
+
+    def __post_init__(self) -> None:
+        design, figures, me = self.design, self.prepared.figures, self.gate.node
+        job = design.job
+        self.holder, self.squared = me == job.roster.label, squared_columns(job, me)
+        self.squares, self.sums = (
+            np.zeros(int(self.squared.sum()), np.int64),
+            np.zeros((self.rows.columns, 2), np.int64),
+        )
+        self.count, self.classes = np.zeros(1, np.int64), None
+        self.bound = _entry(self.rows, self.holder, figures.label)
+        if design.labels is not None:
+            self.classes = class_weights(job, design.labels.cut_to(self.labels), figures.label)  # cut again, here
+        elif self.holder:
+            self.classes = class_weights(job, self.block.own_labels(), figures.label)
+
+    def read(self, first: int, number: int) -> Integers:
+        """Add up some rows; what of them is multiplied with other parties' columns."""
         # Where nothing is masked the zeros of a sparse table need not be looked at.
-        own = (rows.sparse_rows if figures.alone and rows.stay_sparse else rows.rows)(first, number)
+        rows, classes = self.rows, self.classes
+        alone = self.prepared.figures.alone and rows.stay_sparse
+        own = (rows.sparse_rows if alone else rows.rows)(first, number)
         if classes is not None:
             weights = classes[first : first + number]
         if sparse.issparse(own):
-            squares[:] += np.asarray((own[:, squared] ** 2).sum(axis=0)).ravel()
-            sums[:] += np.asarray(own.T @ weights)
+            self.squares += np.asarray((own[:, self.squared] ** 2).sum(axis=0)).ravel()
+            self.sums += np.asarray(own.T @ weights)
         else:
             every = np.zeros(rows.columns, np.int64)
             add_squares(own, every)
-            squares[:] += every[squared]
+            self.squares += every[self.squared]
             if classes is not None:
-                add_products(own, weights, sums)
+                add_products(own, weights, self.sums)
         if classes is None:
             return own
-        count[:] += weights[:, 0].sum()
+        self.count += weights[:, 0].sum()
         return weights
 
+    def own(self) -> tuple[Integers, ...]:
+        """What it computed by itself."""
+        sized = self.holder and not self.prepared.figures.alone
+        return (self.squares, *([self.sums] if self.classes is not None else []), *([self.count] if sized else []))
+
+
+def release_sums(design: Design, prepared: Prepared, sums: SumsOfRows, seeds: dict[str, bytes]) -> Program[Parts]:
+    """Squares of its columns that are not binary; class sums, by itself or with the label holder; the class size."""
+    figures, gate = prepared.figures, sums.gate
     stage = design.stage(figures, prepared.digest)
-    corrections = yield from upload(stage, gate, seeds, read, _entry(rows, holder, figures.label))
-    own = [squares, *([sums] if classes is not None else []), *([count] if holder and not figures.alone else [])]
+    corrections = yield from upload(stage, gate, seeds, sums.read, sums.bound)
+    own, me = sums.own(), gate.node
     pairs = [(me, p) if (me, p) in stage.pairs else (p, me) for p in stage.partners(me)]
     parts = gate.integers(
         Private((*own, *corrections), design.sensitivity(figures)),
@@ -311,9 +330,15 @@ def check_widths(layout: Layout, told: Widths) -> Integers:
 # ------------------------------------------------------------------------------------------------ the coordinator
 
 
+class Lifting(Protocol):
+    """What makes whole products of what they are in their rings."""
+
+    def lift(self, product: Any, rows: Integers, columns: Integers) -> Any: ...
+
+
 @dataclass(frozen=True)
 class Collected:
-    """What came of one release: each party's own parts, and the products of each pair, each entry in its ring."""
+    """What came of one release: each party's own parts, and the products of each pair."""
 
     own: Mapping[str, tuple[Integers, ...]]
     cross: Mapping[tuple[str, str], Integers]
@@ -325,14 +350,15 @@ def collect_sums(design: Design, prepared: Prepared, gate: Gate) -> Program[Coll
     stage = design.stage(figures, prepared.digest)
     own = {name: own_count(job, figures, name) for name in job.roster.parties}
     totals = yield from collect(stage, own, job.roster.parties)
-    got = Collected(totals.parts, totals.products())
+    got, ring = Collected(totals.parts, totals.products()), Ring(figures.bits)
     if design.audience is Audience.ALL:
-        return got
+        return replace(got, cross={pair: ring.signed(part) for pair, part in got.cross.items()})
     weights = [w for parts in got.own.values() for w in sums_weights(figures, len(parts))] + [1.0] * len(got.cross)
     exact, masks = _flat(got, stage)
     privately = Private(exact, design.sensitivity(figures))
     released = gate.integers(privately, tuple(weights), masks, rho=design.rho("sums"), scope=Scope.JOINT)
-    return _like(got, [part.value.values for part in released])
+    got = _like(got, [part.value.values for part in released])
+    return replace(got, cross={pair: ring.signed(part) for pair, part in got.cross.items()})
 
 
 def collect_gram(design: Design, prepared: Prepared, gate: Gate) -> Program[Floats]:
@@ -387,7 +413,7 @@ def _like(got: Collected, values: Sequence[Integers]) -> Collected:
     return Collected(own, {pair: next(one) for pair in got.cross})
 
 
-def gram_matrix(layout: Layout, rings: Rings, diagonal: Floats, got: Collected) -> Floats:
+def gram_matrix(layout: Layout, rings: Lifting, diagonal: Floats, got: Collected) -> Floats:
     """The noisy Gram matrix of [a, c·1, τ·y] in steps², from parts in units."""
     roster, figures = layout.job.roster, layout.figures
     units, s = layout.units.astype(float), layout.owner.size - 1
@@ -417,7 +443,7 @@ def class_sums(design: Design, got: Collected, labels: Floats) -> Sums:
     """Class sums in the columns' own units."""
     job, figures, owner = design.job, design.sums, design.columns.owner
     assert figures is not None
-    ring, label, unit = Ring(figures.bits), job.roster.label, figures.step / figures.label
+    label, unit = job.roster.label, figures.step / figures.label
     sd = noise_sd(design.sensitivity(figures), design.rho("sums"), unit)
     both, squares, noise = np.zeros((owner.size, 2)), np.zeros(owner.size), np.full(owner.size, sd)
     for k, name in enumerate(job.roster.parties):
@@ -427,7 +453,7 @@ def class_sums(design: Design, got: Collected, labels: Floats) -> Sums:
             both[at] = OWN.signed(got.own[name][1]) * unit
         elif at.size:
             first = (name, label) in got.cross
-            both[at] = ring.signed(got.cross[name, label] if first else got.cross[label, name].T) * unit
+            both[at] = (got.cross[name, label] if first else got.cross[label, name].T) * unit
             noise[at] = sd * design.shares**0.5
     square_noise = np.full(owner.size, sd)
     if design.labels is None:

@@ -1,0 +1,178 @@
+"""Both sides of a release of Private Gram with trust "parties": as secure_release.py, products by lwe_products.py.
+
+Party    its own sums and its answers leave in one call of the gate, what it opened of others' answers in a second one,
+         of the same mechanism: other entries, the same noise, paid for with the first.
+Coordinator   asks for everybody's parts, and reads products off what senders opened. It multiplies nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import ProtocolError
+from colonnade.kernels.arrays import Floats, Integers
+from colonnade.kernels.ring import add_products
+from colonnade.kernels.ring import gram as own_products
+from colonnade.methods.gram.design import HALF, OWN, Figures, noise_sd, own_count, sums_weights
+from colonnade.methods.gram.lwe_design import Exchange, Mechanism, Side, settle
+from colonnade.methods.gram.lwe_products import Products
+from colonnade.methods.gram.secure_design import Design, Layout, fixed_labels
+from colonnade.methods.gram.secure_products import Parts, SendParts
+from colonnade.methods.gram.secure_release import Collected, OwnMatrix, Prepared, SumsOfRows, gram_matrix
+from colonnade.privacy.events import Scope
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.values import Private
+from colonnade.runtime.program import COORDINATOR, Program, ask, receive
+
+
+def exchange_of(design: Design, figures: Figures, layout: Layout) -> Exchange:
+    """How the products of a stage are computed: from public figures and what left before."""
+    sides = _sums_sides(design, figures) if figures.name == "sums" else _joint_sides(design, figures, layout)
+    pairs = figures.pairs(design.job)
+    sigma = noise_sd(design.sensitivity(figures), design.rho(figures.name), 1.0)
+    weight = 1.0 if figures.name == "sums" else HALF
+    mechanism = Mechanism(figures.length, sigma, weight, design.bare_sensitivity(figures) / design.job.roster.unit.rows)
+    return settle(sides, pairs, mechanism)
+
+
+def _joint_sides(design: Design, figures: Figures, layout: Layout) -> dict[str, Side]:
+    found = {}
+    for party in design.job.roster.parties:
+        here = layout.mine(party)
+        norm2 = figures.norm2[party] + (figures.label**2 if party == design.job.roster.label else 0)
+        units = layout.units[here].astype(float)
+        found[party] = Side(layout.entries[here], units, layout.nonnegative[here], float(norm2))
+    return found
+
+
+def _sums_sides(design: Design, figures: Figures) -> dict[str, Side]:
+    found, columns = {}, design.columns
+    for k, party in enumerate(design.job.roster.parties):
+        here = columns.owner == k
+        if party == design.job.roster.label:  # its weights of either class
+            top = np.full(figures.widths[party], float(figures.label))
+            found[party] = Side(top, np.ones(top.size), np.ones(top.size, bool), float(figures.label**2))
+            continue
+        most = np.minimum(columns.bound[here] / figures.step + 1.0, math.isqrt(figures.norm2[party]))
+        found[party] = Side(most, np.ones(most.size), columns.nonnegative[here], float(figures.norm2[party]))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ a party
+
+
+def release_gram(design: Design, prepared: Prepared, matrix: OwnMatrix) -> Program[Parts]:
+    """The Gram matrix of its own rows, and its part of the products with everybody else's: one mechanism."""
+    gate, layout, width = matrix.gate, prepared.layout, matrix.width
+    own, sums = np.zeros((width, width), np.int64), np.zeros(width, np.int64)
+
+    def read(first: int, count: int) -> Integers:
+        rows = matrix.read(first, count)
+        own[:] += own_products(rows, bound=matrix.bound)
+        add_products(rows, matrix.constant[first : first + count, None], sums[:, None])
+        return rows
+
+    products = _products(design, prepared, gate, matrix.bound)
+    yield from products.pass_rows(read)
+    diagonal, triangle, column_sums = layout.weights(gate.node)
+    sent = matrix.squares_sent
+    values = (np.diag(own)[:sent], own[np.triu_indices(width, 1)], sums)
+    weights = (diagonal[:sent], triangle, column_sums)
+    return Parts((yield from _let_out(design, prepared, products, values, weights)))
+
+
+def release_sums(design: Design, prepared: Prepared, sums: SumsOfRows) -> Program[Parts]:
+    """Squares and class sums of its own, and its part of the class sums that it computes with the label holder."""
+    products = _products(design, prepared, sums.gate, sums.bound)
+    yield from products.pass_rows(sums.read)
+    own = sums.own()
+    weights = sums_weights(prepared.figures, len(own))
+    return Parts((yield from _let_out(design, prepared, products, own, weights)))
+
+
+def _products(design: Design, prepared: Prepared, gate: Gate, bound: int) -> Products:
+    return Products(exchange_of(design, prepared.figures, prepared.layout), gate, prepared.digest, bound)
+
+
+def _let_out(
+    design: Design, prepared: Prepared, products: Products, own: tuple[Integers, ...], weights: tuple[Any, ...]
+) -> Program[tuple[Any, ...]]:
+    """Its own sums and its answers to senders, then what it opened of its receivers' answers: all with noise."""
+    gate, exchange, me = products.gate, products.exchange, products.me
+    sensitivity, ring = design.sensitivity(prepared.figures), exchange.lattice.ring.mask
+    senders = exchange.senders(me)
+    released = gate.integers(
+        Private((*own, *(products.answers[sender] for sender in senders)), sensitivity),
+        (*weights, *(exchange.weights((sender, me)) for sender in senders)),
+        (*(OWN.mask for _ in own), *(ring for _ in senders)),
+        rho=design.rho(prepared.figures.name),
+        scope=Scope.JOINT,
+        more=True,
+    )
+    opened = yield from products.answer(dict(zip(senders, released[len(own) :], strict=True)))
+    rest: tuple[Any, ...] = ()
+    if opened:
+        routes = [(me, receiver) for receiver in exchange.receivers(me)]
+        noise = tuple(exchange.weights(route) for route in routes)
+        rest = gate.the_rest(Private(tuple(opened), sensitivity), noise, tuple(ring for _ in routes))
+    yield from receive(COORDINATOR, SendParts)
+    return (*released[: len(own)], *rest)
+
+
+# ------------------------------------------------------------------------------------------------ the coordinator
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """Products that are numbers already."""
+
+    bits: Integers
+
+    def lift(self, product: Floats, rows: Integers, columns: Integers) -> Floats:  # noqa: ARG002  as Rings does
+        return product
+
+
+def collect(design: Design, prepared: Prepared, counts: dict[str, int]) -> Program[Collected]:
+    """Everybody's parts; products in units, each pair's first party first."""
+    parties = design.job.roster.parties
+    exchange = exchange_of(design, prepared.figures, prepared.layout)
+    came = yield from ask(parties, SendParts(), Parts)
+    own, cross = {}, {}
+    for party in parties:
+        parts = [part.value.values for part in came[party].parts]
+        routes = [(party, receiver) for receiver in exchange.receivers(party)]
+        if len(parts) != counts[party] + len(routes):
+            raise ProtocolError(f"{party!r} sent {len(parts)} parts where {counts[party] + len(routes)} were due")
+        own[party] = tuple(parts[: counts[party]])
+        for route, part in zip(routes, parts[counts[party] :], strict=True):
+            if part.shape != tuple(exchange.sides[end].width for end in route):
+                raise ProtocolError(f"{party!r} sent products of shape {part.shape} with {route[1]!r}")
+            lifted = exchange.lift(route, part)
+            cross[route if route in exchange.pairs else route[::-1]] = lifted if route in exchange.pairs else lifted.T
+    return Collected(own, {pair: cross[pair] for pair in exchange.pairs})
+
+
+def collect_sums(design: Design, prepared: Prepared) -> Program[Collected]:
+    """Class sums."""
+    parties = design.job.roster.parties
+    counts = {name: own_count(design.job, prepared.figures, name) for name in parties}
+    return (yield from collect(design, prepared, counts))
+
+
+def collect_gram(design: Design, prepared: Prepared) -> Program[Floats]:
+    """The noisy Gram matrix of [a, c·1, τ·y] in steps²."""
+    job, figures, layout = design.job, prepared.figures, prepared.layout
+    got = yield from collect(design, prepared, dict.fromkeys(job.roster.parties, 3))
+    fixed = fixed_labels(job, figures)
+    diagonal, rest = np.zeros(layout.owner.size), {}
+    for name, (squares, *others) in got.own.items():
+        here = layout.mine(name)
+        if squares.size != here.size - (fixed and name == job.roster.label):
+            raise ProtocolError(f"{name!r} sent {squares.size} squared lengths for {here.size} columns")
+        diagonal[here[: squares.size]] = OWN.signed(squares)
+        rest[name] = tuple(others)
+    return gram_matrix(layout, Lifted(np.zeros(0, int)), diagonal, Collected(rest, got.cross))

@@ -1,0 +1,304 @@
+"""Trust "parties": products by two parties alone, as a protocol: right, interrupted, forged, told differently."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import colonnade as co
+from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.methods.gram import lwe_products, lwe_release, private_gram, secure_release
+from colonnade.methods.gram.lwe_design import ERROR, GROWTH, Exchange
+from colonnade.methods.gram.lwe_products import Across
+from colonnade.methods.gram.rule import prepare
+from colonnade.methods.gram.secure_design import Design
+from colonnade.methods.method import Job
+from colonnade.privacy.events import unprotected
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.statement import HONEST, LATTICES
+from colonnade.privacy.store import FileLog
+from colonnade.privacy.values import Packed, release
+from colonnade.runs.call import blocks_with_labels
+from colonnade.runs.fit import RunDriver
+from colonnade.runs.preview import preview
+from colonnade.runtime.run_store import MemoryStore
+from tests.methods.gram_runs import NoNoise, plain_gram, running
+from tests.methods.test_secure_products import CHANGES, Cut, Until, forging
+
+PROBLEM = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
+NUMBERS = co.Problem(co.LeastSquares(), penalty=co.Ridge(1e-3), intercept=True)
+TERMS = co.Privacy(1.0, 1e-6, trust="parties", row_norm=3.0, feature_bound=2.0)
+PARTIES = {"a": [0, 1, 5], "b": [2], "c": [3, 4]}  # c sends to a and receives from b
+
+
+def table(seed=0, rows=150):
+    rng = np.random.default_rng(seed)
+    X = np.clip(rng.normal(size=(rows, 6)), -2, 2)
+    return X, np.where(X[:, 0] - X[:, 3] + 0.5 * rng.normal(size=rows) > 0, 1.0, -1.0)
+
+
+def federation(data=None):
+    return co.Federation.split(*(data or table()), parties=PARTIES, label="b")
+
+
+def run(store, engine=None):
+    return co.fit(federation(), PROBLEM, co.PrivateGram(), TERMS, store=store, engine=engine)
+
+
+class Views:
+    """What every party gave its gate to noise, in one run without noise."""
+
+    def __init__(self, fed, problem, terms, monkeypatch, like=None):
+        self.given, self.exchanges, self.frame, self.sums = [], [], None, None
+        integers, rest, settle = Gate.integers, Gate.the_rest, lwe_release.settle
+
+        def note(gate, exact, weights):
+            self.given.append((gate.node, exact.value, weights, exact.sensitivity))
+
+        def look(gate, exact, weights, masks, **more):
+            note(gate, exact, weights)
+            return integers(gate, exact, weights, masks, **more)
+
+        def look_on(gate, exact, weights, masks):
+            note(gate, exact, weights)
+            return rest(gate, exact, weights, masks)
+
+        def settled(*figures):
+            self.exchanges.append(settle(*figures))
+            return self.exchanges[-1]
+
+        def matrix(layout, rings, diagonal, got):
+            self.figures, self.matrix = layout.figures, secure_release.gram_matrix(layout, rings, diagonal, got)
+            return self.matrix
+
+        def remember(rule, columns, rows, sums):
+            self.sums = sums
+            rule, self.frame = prepare(rule, columns, rows, like.sums if like else sums)
+            return rule, self.frame
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Gate, "integers", look)
+            patch.setattr(Gate, "the_rest", look_on)
+            patch.setattr(Gate, "lattice_seed", lambda gate, digest: (gate.node.encode() * 32)[:32])
+            patch.setattr(lwe_release, "settle", settled)
+            patch.setattr(lwe_release, "gram_matrix", matrix)
+            patch.setattr(private_gram, "prepare", remember)
+            self.job, method = Job(problem, fed.roster(), terms), co.PrivateGram()
+            method.check(self.job)
+            plans = {name: unprotected(plan) for name, plan in method.price(self.job).items()}
+            blocks = blocks_with_labels(fed, self.job)
+            driver = RunDriver("run", fed, self.job, method, plans, blocks, MemoryStore(), lambda _: None, NoNoise(0))
+            with driver.hosted(co.InProcess()):
+                self.fit = running.drive_and_save(driver)
+
+    def distance(self, other):
+        """How far all that is seen has moved, each number by the weight of its noise: own sums, and what senders open.
+
+        Answers are left out, uniform numbers to whoever does not open them.
+        """
+        total = 0.0
+        for (_, values, weights, _), (_, others, _, _) in zip(self.given, other.given, strict=True):
+            for one, two, weight in zip(values, others, weights, strict=True):
+                if one.dtype != np.uint64:
+                    total += float((((one - two).astype(float)) ** 2 / np.square(weight)).sum())
+        return math.sqrt(total)
+
+
+# ---------------------------------------------------------------------------------------- right
+
+
+@pytest.mark.parametrize("problem", [PROBLEM, NUMBERS], ids=["classes", "numbers"])
+def test_without_noise_the_gram_matrix_is_the_plain_one_up_to_the_errors_of_encryption(problem, monkeypatch):
+    """Each error has at most ERROR of one party's noise for its sd: 8 of them are passed once in 10^15 entries."""
+    fed, terms = federation(), replace(TERMS, label_bound=1.0, epsilon=1.0 if problem is PROBLEM else 30.0)
+    view = Views(fed, problem, terms, monkeypatch)
+    design = Design(view.job, co.PrivateGram())
+    y = (np.sign(fed.labels) * view.figures.label).astype(np.int64)
+    plain = plain_gram(fed, view.job, view.figures, view.frame, y)
+    moved = np.abs(view.matrix - plain)
+    limit = 8 * ERROR * design.sds(view.figures, view.frame) / view.figures.step**2
+    assert (moved <= limit + 1e-6).all()
+    owner = np.append(design.columns.owner, [-1, 1])
+    within = (owner[:, None] == owner) | (owner < 0) | (owner < 0)[:, None]
+    assert not moved[within].any()  # what a party computes alone is exact
+    assert moved[~within].any()
+    assert (view.sums is None) == (problem is NUMBERS)
+
+
+def test_models_are_those_of_the_exact_products_where_there_is_little_noise(tmp_path):
+    X, y = table(rows=4_000)
+    terms = replace(TERMS, epsilon=30.0)
+    fit = co.fit(federation((X, y)), PROBLEM, co.PrivateGram(), terms, store=tmp_path)
+    design = np.column_stack([X, np.ones(len(X))])
+    exact = np.linalg.solve(design.T @ design + 1e-3 * len(X) * np.diag([1.0] * 6 + [0.0]), design.T @ y)[:6]
+    order = [i for places in PARTIES.values() for i in places]
+    ours = np.concatenate([fit.coefficients[name] for name in PARTIES])
+    assert np.corrcoef(ours, exact[order])[0, 1] > 0.99
+
+
+def test_the_statement_is_conditional_and_names_both_assumptions(tmp_path):
+    fit = run(tmp_path)
+    said = fit.privacy
+    assert (said.guarantee, said.trust, said.computational) == ("conditional", "parties", True)
+    assert LATTICES.says in said.assumes
+    assert HONEST.says in said.assumes
+    assert "no outside cryptographer" in said.sentence
+    assert said.epsilon <= 1.0 + 1e-9
+
+
+def test_a_preview_lists_what_leaves_and_spends_nothing(tmp_path):
+    seen = preview(federation(), PROBLEM, co.PrivateGram(), TERMS, store=tmp_path)
+    hidden = [line for line in seen.lines if "lattice encryption" in line.what]
+    assert len(hidden) == 3
+    assert all(line.rho == 0.0 and line.seen_by == "its receiver, as uniform numbers" for line in hidden)
+    assert seen.trust == "parties"
+
+
+# ---------------------------------------------------------------------------------------- what it costs
+
+
+def neighbours(which):
+    """Two tables that differ in one row: at full length, orthogonal, at all parties or at one."""
+    X, y = table()
+    one, two = X.copy(), X.copy()
+    ours = [0, 1, 5] if which == "receiver" else list(range(6))
+    one[7], two[7] = 0.0, 0.0
+    one[7, ours], two[7, ours] = np.resize([2.0, 0.0], len(ours)), np.resize([0.0, 2.0], len(ours))
+    flipped = y.copy()
+    flipped[7] = -y[7] if which == "all" else y[7]
+    return (one, y), (two, flipped)
+
+
+@pytest.mark.parametrize("which", ["all", "receiver"])
+def test_all_that_senders_and_readers_see_moves_by_no_more_than_is_priced(which, monkeypatch):
+    """The same secrets on both sides: what a sender opens is (ΔX + e + d)ᵀY, errors counted."""
+    first, second = neighbours(which)
+    view = Views(federation(first), PROBLEM, TERMS, monkeypatch)
+    other = Views(federation(second), PROBLEM, TERMS, monkeypatch, like=view)
+    by_stage = {}
+    for place, given in enumerate(view.given):
+        by_stage.setdefault(given[-1], []).append(place)
+    assert len(by_stage) == 2
+    for sensitivity, places in by_stage.items():
+        pair = [type("Part", (), {"given": [v.given[i] for i in places]}) for v in (view, other)]
+        moved = Views.distance(pair[0], pair[1])
+        assert 0.1 * sensitivity < moved <= sensitivity
+
+
+def test_sensitivity_grows_by_what_errors_may_cost_and_no_more(monkeypatch):
+    view = Views(federation(), PROBLEM, TERMS, monkeypatch)
+    bare = Design(Job(PROBLEM, federation().roster(), replace(TERMS, trust="secure")), co.PrivateGram())
+    design = Design(view.job, co.PrivateGram())
+    figures = view.figures
+    assert design.sensitivity(figures) == pytest.approx((1 + GROWTH) * bare.sensitivity(figures), rel=1e-12)
+    assert all(isinstance(e, Exchange) and e.growth <= GROWTH for e in view.exchanges)
+
+
+def test_both_parties_of_a_product_add_their_full_noise(monkeypatch):
+    """On the grid of the ciphertext: weights are Δ·w/(f·f), never a multiple of Δ apart."""
+    view = Views(federation(), PROBLEM, TERMS, monkeypatch)
+    exchange = view.exchanges[-1]
+    for route in exchange.routes:
+        expected = exchange.noise(route) * exchange.scales[route[0]][:, None] / exchange.mechanism.sigma
+        assert (exchange.weights(route) >= expected).all()
+        assert np.allclose(exchange.weights(route), expected, rtol=1e-12)
+        for end in route:
+            found = [w for node, _, weights, _ in view.given if node == end for w in weights if np.ndim(w) == 2]
+            assert any(w.shape == expected.shape and np.array_equal(w, exchange.weights(route)) for w in found)
+
+
+# ---------------------------------------------------------------------------------------- interrupted
+
+
+@pytest.mark.parametrize("cut", [24, 40, 52, 62])
+def test_a_run_that_was_cut_goes_on_with_the_same_bytes_and_pays_once(cut, tmp_path):
+    first, second = Until(cut), Until(10**9)
+    with pytest.raises(Cut):
+        run(tmp_path, first)
+    fit = run(tmp_path, second)
+    known = {(x.sender, x.receiver, x.sequence): x.body for x in second.sent}
+    for letter in first.sent:
+        assert known[letter.sender, letter.receiver, letter.sequence] == letter.body
+    for party in PARTIES:
+        ledger = Ledger(FileLog(tmp_path / "nodes" / f"{party}.db"), party, co.Policy())
+        noisy = [e for e in ledger.entries() if e.event.rho]
+        assert len(noisy) == 2
+        assert ledger.row_spent() == pytest.approx(sum(e.event.rho for e in noisy))
+    assert fit.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
+
+
+def test_when_a_run_is_over_its_secrets_are_gone(tmp_path):
+    run(tmp_path)
+    for party in PARTIES:
+        log = FileLog(tmp_path / "nodes" / f"{party}.db")
+        with log._db as db:
+            names = [name for (name,) in db.execute("select name from sqlite_master where type = 'table'")]
+            kept = [row for name in names if "secret" in name for row in db.execute(f"select * from {name}")]
+        assert [row[:2] for row in kept] == [("node", "signing key")]  # of the party, not of the run
+
+
+# ---------------------------------------------------------------------------------------- forged, told differently
+
+
+@pytest.mark.parametrize("field", ["norm2", "scale", "label"])
+def test_a_party_releases_nothing_of_a_stage_of_which_another_was_told_something_else(field, tmp_path):
+    def forge(message):
+        if message.name != "joint":
+            return None
+        fields = {name: getattr(message, name) for name in message.__slots__} | {field: CHANGES[field](message)}
+        return secure_release.Prepare(**fields)
+
+    with pytest.raises(ProtocolError, match="something else of this release"):
+        run(tmp_path, forging(secure_release.Prepare, "a", forge))
+    for party in PARTIES:
+        ledger = Ledger(FileLog(tmp_path / "nodes" / f"{party}.db"), party, co.Policy())
+        assert [e.what for e in ledger.entries() if e.event.rho] == ["noisy class sums of the columns"]
+
+
+WRONG = {
+    "rows": ("encrypted rows", lambda m: Across(release(m.rows.value[:-1]), m.answer) if m.rows.value else m),
+    "answer": ("answer of other sizes", lambda m: Across(m.rows, m.answer[:1])),
+    "bits": (
+        "answer of other sizes",
+        lambda m: Across(m.rows, tuple(release(Packed(p.value.values, 64)) for p in m.answer)),
+    ),
+}
+
+
+@pytest.mark.parametrize("which", WRONG)
+def test_rows_and_answers_of_other_sizes_are_refused(which, tmp_path, monkeypatch):
+    said, change = WRONG[which]
+    monkeypatch.setattr(lwe_products, "Across", lambda rows, answer: change(Across(rows, answer)))
+    monkeypatch.setattr(lwe_products, "expect", lambda inbox, node, _: inbox[node])
+    with pytest.raises(ProtocolError, match=said):
+        run(tmp_path)
+
+
+def test_what_goes_between_parties_is_sealed_and_nobody_else_reads_it(tmp_path):
+    tap = co.Tap(co.InProcess())
+    run(tmp_path, tap)
+    between = [x for x in tap.letters if x.sender in PARTIES and x.receiver in PARTIES]
+    assert {x.inside for x in between} == {"Seed", "Across"}
+
+
+def test_settings_that_do_not_go_with_it_are_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="sketch_rows=20 goes with trust='secure'"):
+        co.fit(federation(), PROBLEM, co.PrivateGram(sketch_rows=20), TERMS, store=tmp_path)
+    with pytest.raises(InvalidInput, match="Take cross='secure'"):
+        co.fit(federation(), PROBLEM, co.PrivateGram(cross="none"), TERMS, store=tmp_path)
+    with pytest.raises(InvalidInput, match="2\\^-100"):
+        co.fit(federation(), PROBLEM, co.PrivateGram(), replace(TERMS, epsilon=80.0), store=tmp_path)
+
+
+def test_labels_that_were_released_need_no_products_for_class_sums(tmp_path):
+    fit = co.fit(federation(), PROBLEM, co.PrivateGram(labels="released"), TERMS, store=tmp_path)
+    assert fit.privacy.trust == "parties"
+
+
+def test_it_is_the_default_method_of_its_trust_model(tmp_path):
+    fit = co.fit(federation(), PROBLEM, privacy=TERMS, store=tmp_path)
+    assert fit.privacy.trust == "parties"
