@@ -134,6 +134,7 @@ class FileLog:
 
     durable = True
     tally: Any = None  # what privacy/tally.py has added up of these rows
+    _changes = 0  # rows that transactions of this connection have written
     _whole_at: int | None = None  # the version of the file, as SQLite counts them, at which its chain was found whole
 
     def __init__(self, path: str | os.PathLike[str], *, synced: bool = True) -> None:
@@ -188,6 +189,8 @@ class FileLog:
 
     def _begin(self) -> None:
         if self._depth == 0:
+            if self._db.total_changes != self._changes:  # something in this process wrote past `append`
+                self._whole_at, self.tally = None if self._whole_at is None else -1, None
             with _disk(self.path):
                 self._db.execute("begin immediate")
                 try:
@@ -209,6 +212,7 @@ class FileLog:
             finally:
                 if self._db.in_transaction:
                     self._db.execute("rollback")
+                self._changes = self._db.total_changes
 
     def append(self, run: str, tick: int, kind: str, key: str, body: bytes) -> None:
         with self.atomic():
@@ -257,10 +261,8 @@ class FileLog:
         return self._walk_chain(0, _START)
 
     def check(self, count: int = 0) -> None:
-        """The chain must be whole. Nothing is walked twice while this connection alone writes to the file.
-
-        count  rows that a snapshot vouches for when the file was just opened: the walk begins behind them.
-        """
+        """The chain must be whole. Nothing is walked twice while this connection alone writes to the file; when it was
+        just opened the walk begins behind `count` rows that a snapshot vouches for."""
         with self.atomic():
             with _disk(self.path):
                 (version,) = self._db.execute("pragma data_version").fetchone()
@@ -272,8 +274,7 @@ class FileLog:
             self._whole_at = version
 
     @property
-    def checked(self) -> bool:
-        """Whether `check` found the chain whole once since it was opened."""
+    def checked(self) -> bool:  # whether it was found whole once since it was opened
         return self._whole_at is not None
 
     def _walk_chain(self, count: int, head: bytes) -> int:

@@ -238,7 +238,13 @@ def tallied(log: Log, begin: Tally | None = None) -> Tally:
     log.tally = None  # a row that cannot be read leaves nothing half added
     length = log.length()
     for row in log.rows_between(tally.count, length, _KINDS):
-        tally.add(row)
+        try:
+            tally.add(row)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LedgerDamaged(
+                f"row {row.seq} of a ledger, of kind {row.kind!r}, cannot be read, so what was spent is not known. "
+                "Nothing is released: restore the newest copy of the file and its `blobs` folder."
+            ) from error
     tally.count, tally.head = length, log.head_at(length)
     log.tally = tally
     return tally
