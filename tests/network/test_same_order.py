@@ -104,6 +104,7 @@ def test_a_private_model_is_the_same_to_the_bit_in_one_process_and_between_organ
 WHOLE = {
     "raw": (co.PrivateGram(cross="secure"), "secure"),
     "inference": (co.PrivateGram(purpose="inference"), "secure"),
+    "encrypted": (co.PrivateGram(), "parties"),
     "buckets": (co.PrivateGram(cross="secure", sketch_rows=8), "secure"),
     "sketch": (co.PrivateGram(cross="sketch"), "nobody"),
 }
@@ -118,7 +119,8 @@ def test_a_model_of_masked_bucketed_or_sketched_rows_is_the_same_to_the_bit_in_b
     other = in_one(made, bytes(32), method=method, privacy=privacy, noise=co.SeededNoise(1))
     for name in made.names:
         np.testing.assert_array_equal(apart.coefficients[name], here.coefficients[name])
-        # Sums over all rows know no order; a bucket or a sketch has other rows under another secret.
+        # Sums over all rows know no order; a bucket or a sketch has other rows under another secret, and errors of an
+        # encryption meet other rows.
         assert np.array_equal(here.coefficients[name], other.coefficients[name]) == (way in ("raw", "inference"))
     assert apart.intercept == here.intercept
     # The coordinator holds the release of a run between organisations, with the names that their schemas declare.

@@ -13,7 +13,7 @@ from scipy import stats
 from colonnade.audit.setting import gate_for
 from colonnade.errors import InvalidInput, LeakError
 from colonnade.kernels.lwe import Lattice, inner, unpack_hidden
-from colonnade.methods.gram.lwe_design import ERROR, GROWTH, Mechanism, Side, check_failure, settle
+from colonnade.methods.gram.lwe_design import ERROR, GROWTH, Exchange, Mechanism, Side, check_failure, settle
 from colonnade.privacy.events import HIDDEN
 from colonnade.privacy.lattice import (
     LEAST_BITS,
@@ -214,6 +214,16 @@ def test_growth_error_and_hints_are_those_of_the_formulas():
         )
     ]
     assert settled.error == pytest.approx(max(errors))
+
+
+def test_hints_on_a_receivers_secrets_are_those_of_all_columns_of_all_its_senders():
+    sides = {name: side(3, unit=1.0) for name in "abc"} | {"d": side(4, unit=1.0)}
+    pairs = (("a", "d"), ("b", "d"), ("c", "d"))
+    settled = Exchange(sides, pairs, mechanism(1, sides), TABLE[0], 0)
+    steps = sum(float((1.0 / settled.scales[name] ** 2).sum()) for name in "abc")
+    noise = settled.mechanism.weight * settled.mechanism.sigma
+    small = longest(np.ones(2 * 1408), 13, TABLE[0]) ** 2
+    assert settled.hints == pytest.approx(6.4**2 * small * steps / noise**2)
 
 
 @pytest.mark.parametrize("figure", ["growth", "error", "hints"])
