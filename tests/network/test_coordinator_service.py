@@ -24,6 +24,7 @@ from colonnade.errors import InvalidInput, StoreError
 from colonnade.network import coordinator_service
 from colonnade.network.coordinator_service import CoordinatorService
 from colonnade.network.hub import tls_in
+from colonnade.network.inbox import Inbox
 from colonnade.network.job_queue import JobQueue, QueuedJob
 from colonnade.network.party_run import Request, Undecided
 from colonnade.network.questions import unpack
@@ -261,3 +262,24 @@ def test_jobs_wait_while_a_party_is_missing(world: World) -> None:
         world.jobs.submit("patient", world.job)
         service.tick()
         assert world.jobs.cancel("patient").state == "cancelled"
+
+
+def test_a_job_waits_for_an_operator_while_others_run_and_goes_on_with_the_answer(world: World, tmp_path: Path) -> None:
+    party = world.made.names[1]
+    box = Inbox(tmp_path)
+    world.services[party].withdraw = box.withdraw
+    world.before = lambda party, what: None
+    world.approve = lambda asked: asked.party != party or box(asked)
+    with world.service(most=1) as service, mock.patch.object(coordinator_service, "FIRST_PAUSE", 0.01):
+        world.jobs.submit("asked", world.job)
+        world.jobs.submit("asked-too", world.job)  # gets the one place while the first waits
+        both = ("asked", "asked-too")
+        world.until(service, lambda: len(box.questions()) == 2 and all(world.jobs.job(name).run for name in both))
+        first, second = (one.run for one in box.questions())
+        box.answer(first, True)
+        world.jobs.cancel(next(job.name for job in world.jobs.list() if job.run == second))
+        world.over(service, *both)
+        world.until(service, lambda: not box.questions(every=True))  # one begun, one withdrawn
+        world.approve = lambda _: True
+    assert {world.jobs.job(name).state for name in both} == {"finished", "cancelled"}
+    box.close()

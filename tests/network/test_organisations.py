@@ -216,10 +216,11 @@ source = "table.parquet"
     [
         (lambda text: text.replace("version = 1", "version = 7"), "write version = 1"),
         (lambda text: text.replace('store = "store"', ""), "store = ... is missing"),
-        (lambda text: text.replace('approve = "ask"', 'approve = "perhaps"'), "choose one of ask, policy, all"),
+        (lambda text: text.replace('approve = "ask"', 'approve = "perhaps"'), "choose one of ask, policy, all, inbox"),
         (lambda text: text.replace("[data]", "[date]"), "unknown entry 'date'"),
         (lambda text: text.replace("source =", "sauce ="), "a file or a database"),
         (lambda text: text + "[[", "not a TOML file"),
+        (lambda text: "open_hours = 0\n" + text, "open_hours = 0 must be a number of hours above 0"),
         (lambda text: text + "[limits]\nscore = 3", "[limits] has an unknown entry 'score'; known: methods, epsilon,"),
         (lambda text: "limits = 3\n" + text, "[limits] must be a table"),
         (lambda text: text + "[limits]\nscores = true", "scores = True must be a whole number of runs, 0 or more"),

@@ -22,6 +22,7 @@ from colonnade.cli import (
     demo,
     doctor,
     fit,
+    inbox,
     init,
     jobs,
     party,
@@ -44,6 +45,8 @@ app = typer.Typer(
     epilog=f"Begin with: colonnade demo\n\n{EXIT_CODES}",
 )
 coordinator.app.command()(serve.serve)
+for answering in (inbox.inbox, inbox.approve, inbox.refuse):
+    party.app.command()(answering)
 for group in (
     budget.app,
     data.app,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import logging
 import math
@@ -25,6 +26,8 @@ from colonnade.cli.terminal import NOTHING, AsJson, RunName, answer, busy, expla
 from colonnade.privacy.events import shown
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from colonnade.network.party_file import PartyFile
     from colonnade.network.party_run import Request
     from colonnade.privacy.accountant import Budget
@@ -56,8 +59,9 @@ def run(
     started again.
 
     Before anything is reserved, the terms of a run are shown and you are asked, unless the file says approve = "policy"
-    or you say --yes. Nothing leaves otherwise. Stopped at the question, it has approved nothing, and asks again when it
-    is started again and the run is proposed again.
+    or you say --yes; with approve = "inbox" the question waits for `colonnade party approve`. Nothing leaves otherwise.
+    Stopped at the question, it has approved nothing, and asks again when it is started again and the run is proposed
+    again.
 
     \bExamples:
       colonnade party run party.toml
@@ -97,6 +101,11 @@ def run(
                 service.approve = lambda _: True
             elif settings.approve == "ask":
                 service.approve = lambda asked: _ask(asked, service.ledger.budget(), withdrawn)
+            elif settings.approve == "inbox":
+                box = last.enter_context(
+                    contextlib.closing(settings.inbox(lambda asked: in_words(asked, service.ledger.budget())))
+                )
+                service.approve, service.withdraw = settings.passes_or(box), box.withdraw
             if settings.metrics is not None:
                 last.enter_context(page(metrics.text, lambda: states == ["connected"], settings.metrics))
             for what in service.data.seen.nothing:  # before anything is proposed
@@ -230,7 +239,18 @@ def _ask(asked: Request, budget: Budget, withdrawn: Callable[[], str | None]) ->
     return reply
 
 
-def _show(asked: Request, budget: Budget) -> None:
+def in_words(asked: Request, budget: Budget) -> str:
+    """What an operator is shown, as plain text."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=100, color_system=None)
+    _show(asked, budget, console)
+    written = console.file
+    assert isinstance(written, io.StringIO)
+    return written.getvalue().strip("\n")
+
+
+def _show(asked: Request, budget: Budget, console: Console | None = None) -> None:
     """The terms in words and exactly, everything that would leave, and what it costs."""
     from rich.console import Console
     from rich.table import Table
@@ -238,7 +258,7 @@ def _show(asked: Request, budget: Budget) -> None:
 
     from colonnade.runs.preview import seen_by
 
-    console = Console(stderr=True)
+    console = console or Console(stderr=True)
     console.print(f"\nThe coordinator proposes run {asked.run}", style="bold", markup=False)
     terms, cost = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 2))
     for grid in (terms, cost):

@@ -10,7 +10,9 @@
     models = "../learning/store"       # of new rows to be scored: the store with this party's parts of the models
     listen = "0.0.0.0:7444"            # if the federation file gives it an address: its port for other parties
     metrics = 9464                     # loopback port of a page with counters; left out: none
-    approve = "ask"                    # terms are shown and asked about; "policy": see [limits]; "all" asks nobody
+    approve = "ask"                    # terms are shown and asked about; "policy": see [limits]; "all" asks nobody;
+                                       # "inbox": [limits] let pass, all else waits for `colonnade party approve`
+    open_hours = 72                    # with "inbox": how long a question stays open before it is refused
 
     [data]
     source = "flights.parquet"         # or a database: source = "postgresql://...", query = "select ..."
@@ -45,6 +47,7 @@ from colonnade.errors import InvalidInput, PolicyRefused, unquoted
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.node_setup import known_methods
 from colonnade.network.certs import Tls, tls_in
+from colonnade.network.inbox import Inbox
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_run import Approve, Request
@@ -55,7 +58,7 @@ from colonnade.privacy.events import row_rho
 
 _VERSION = 1
 _FIELDS = {"version", "name", "federation", "hub", "store", "models", "key"}
-_FIELDS |= {"certs", "approve", "data", "limits", "metrics", "listen"}
+_FIELDS |= {"certs", "approve", "data", "limits", "metrics", "listen", "open_hours"}
 _NAMES = (lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value), "a list of names")
 _NUMBER = (lambda value: isinstance(value, int | float), "a number")
 _LIMITS: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -65,7 +68,8 @@ _LIMITS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "scores": (lambda value: type(value) is int and value >= 0, "a whole number of runs, 0 or more"),
     "models": _NAMES,
 }
-_MODES = ("ask", "policy", "all")
+_LONGEST_OPEN = 24 * 366
+_MODES = ("ask", "policy", "all", "inbox")
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,7 @@ class PartyFile:
     metrics: int | None = None  # port of the loopback page with counters
     listen: str | None = None  # where it takes connections of other parties
     models: Path | None = None  # with it the table is of new rows: scored, not learned from
+    open_hours: float = 72.0  # that a question to the operator stays open
 
     @classmethod
     def load(cls, path: str | Path) -> PartyFile:
@@ -157,6 +162,9 @@ class PartyFile:
                 raise InvalidInput(f"{name} = ... is missing, or must be a text")
         if (approve := raw.get("approve", "ask")) not in _MODES:
             raise InvalidInput(f"approve = {approve!r} is not known; choose one of {', '.join(_MODES)}")
+        hours = raw.get("open_hours", 72.0)
+        if type(hours) not in (int, float) or not 0 < hours <= _LONGEST_OPEN:
+            raise InvalidInput(f"open_hours = {hours!r} must be a number of hours above 0, {_LONGEST_OPEN:,} at most")
         data, folder = raw.get("data"), at.parent
         if not isinstance(data, dict) or not isinstance(data.get("source"), str):
             raise InvalidInput('[data] needs source = "...", a file or a database')
@@ -165,7 +173,7 @@ class PartyFile:
             raise InvalidInput('hub = "host:port" is missing here and in the federation file')
         name, tls = raw["name"], tls_in(folder / raw["certs"], raw["name"])
         store, key, models = folder / raw["store"], folder / raw["key"], raw.get("models")
-        more = limits, raw.get("metrics"), raw.get("listen"), None if models is None else folder / models
+        more = limits, raw.get("metrics"), raw.get("listen"), None if models is None else folder / models, float(hours)
         return cls(at, name, file, hub, store, key, tls, approve, data, *more)
 
     def identity(self) -> bytes:
@@ -187,6 +195,14 @@ class PartyFile:
 
     def service(self, approve: Approve, neighbours: Neighbours | None = None) -> PartyService:
         return PartyService(self.read_data(), self.store, self.identity(), approve, neighbours)
+
+    def inbox(self, describe: Callable[[Request], str] = repr) -> Inbox:
+        """The questions to its operator."""
+        return Inbox(self.store, self.open_hours, describe)
+
+    def passes_or(self, ask: Approve) -> Approve:
+        """What [limits] let pass passes; about all else somebody is asked."""
+        return lambda asked: self.limits.objection(asked) is None or ask(asked)
 
     def neighbours(self, metrics: Metrics) -> Neighbours:
         """The lines to other parties, where the federation file has addresses."""

@@ -108,6 +108,7 @@ class Request:
     notices: tuple[str, ...] = ()  # what it would pay for nothing; of this party's data, and for its operator alone
     unused: tuple[str, ...] = ()  # declared levels that no row has; likewise
     curves: str = ""  # what the method would make of columns whose schema leaves it to it
+    session: str = ""  # of the agreement on rows, where there is one
 
     @property
     def own(self) -> Plan:

@@ -70,6 +70,7 @@ class PartyService:
         if public_key(identity) != data.member.public_key:
             raise InvalidInput(f"the federation file pins another signing key for {data.name!r}. Use that one.")
         self.data, self.name, self.identity, self.approve = data, data.name, identity, approve
+        self.withdraw: Callable[..., None] = lambda *_: None  # of these runs nobody waits for an operator any more
         self.neighbours = neighbours  # None: all letters go through the hub
         self.run_store = RunStore(store)
         self.log = self.run_store.log(self.name)
@@ -204,6 +205,7 @@ class PartyService:
         """What is proposed, approved by the operator or the [limits]: once for the same proposal."""
         run = proposal.run
         request = party_run.request_for(run, proposal.call, priced, self.data, self.ledger.score_runs())
+        request = replace(request, session=proposal.agreement.session if proposal.agreement else "")
         if request.terms.fingerprint != proposal.code:
             raise InvalidInput("the hub has another version of the method's code; bring both to the same release")
         known = self.log.rows(run, "open")  # a run that goes on was approved when it began
@@ -232,6 +234,7 @@ class PartyService:
             # Last: what is refused is in no store, and before anything leaves the run is in both.
             self.run_store.adopt(run)
         self.approvals.forget(run)  # from here on its store says so
+        self.withdraw(run)
         log.info("reserved", extra={"run": run, "method": request.terms.method, "known": known})
 
     def _keep_to(self, run: str, what: str, value: bytes) -> None:
@@ -341,6 +344,7 @@ class PartyService:
         over = asked.head.get("over")
         if over is None:
             raise WireError("settle wants the runs that are over")
+        self.withdraw(*over)
         for run in self.ledger.open_runs() & over.keys():
             self._end(run, _read_how(over[run]))
         return Parcel({})
@@ -348,6 +352,7 @@ class PartyService:
     def _end(self, run: str, how: str) -> None:
         """The run is over here; what it did not use returns."""
         self.runs.pop(run, None)
+        self.withdraw(run)
         if self.approvals.forget(run):
             log.info("not begun", extra={"run": run, "how": ending_in_words(how)})
         if self.neighbours is not None:

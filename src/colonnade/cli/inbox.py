@@ -1,0 +1,88 @@
+"""`colonnade party inbox`, `approve` and `refuse`: a party's operator answers when there is time to."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import colonnade as co
+from colonnade.cli.party import File
+from colonnade.cli.terminal import AsJson, answer, explained
+
+if TYPE_CHECKING:
+    from colonnade.network.inbox import Inbox
+
+Runs = Annotated[list[str], typer.Argument(metavar="RUN...", help="As `colonnade party inbox` shows them.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
+
+
+def inbox(
+    file: File,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also those that were answered, or that nobody answered.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the runs' names.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The questions that wait for you: terms, what would leave, and what it costs, as `party run` would show them.
+
+    With approve = "inbox" in the party's file a run that [limits] do not let pass becomes a question here, open for
+    open_hours. Other runs go on meanwhile. What is printed is as confidential as the table.
+
+    \bExamples:
+      colonnade party inbox party.toml
+      colonnade party inbox party.toml --all --json
+    """
+    with explained():
+        with closing(_inbox(file)) as box:
+            found = box.questions(every=every)
+        plain = [{**asdict(one), "state": one.state} for one in found]
+        texts = [f"{one.shown}\n{one.state}, until {_when(one.until)}\n" for one in found]
+        waiting = "\n".join(texts) or "no question is open"
+        answer(plain, waiting, "\n".join(one.run for one in found), quiet, as_json)
+
+
+def approve(file: File, runs: Runs, quiet: Quiet = False, as_json: AsJson = False) -> None:
+    """Say yes to runs: each takes part when the coordinator proposes it again, in at most two minutes.
+
+    A yes is for exactly what the inbox shows; the ledger and the policy are asked all the same.
+
+    Example: colonnade party approve party.toml 20260101T120000-0123456789ab
+    """
+    _decide(file, runs, True, quiet, as_json)
+
+
+def refuse(file: File, runs: Runs, quiet: Quiet = False, as_json: AsJson = False) -> None:
+    """Say no to runs: the coordinator hears that a party refused, and not why; nobody has spent anything.
+
+    Example: colonnade party refuse party.toml 20260101T120000-0123456789ab
+    """
+    _decide(file, runs, False, quiet, as_json)
+
+
+def _decide(file: File, runs: list[str], yes: bool, quiet: bool, as_json: bool) -> None:
+    with explained():
+        with closing(_inbox(file)) as box:
+            said = [box.answer(run, yes) for run in runs]
+        plain = [{"run": one.run, "state": one.state} for one in said]
+        answer(plain, "\n".join(f"{one.run} {one.state}" for one in said), "", quiet, as_json)
+
+
+def _inbox(file: File) -> Inbox:
+    from colonnade.network.party_file import PartyFile
+
+    settings = PartyFile.load(file)
+    if not (settings.store / "inbox.db").is_file():
+        raise co.InvalidInput(
+            f'{settings.store} has no inbox: write approve = "inbox" into {file} and start `colonnade party run`. '
+            "With another word there, runs are decided on while the party runs."
+        )
+    return settings.inbox()
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

@@ -1,0 +1,189 @@
+"""Questions to a party's operator that need not be answered at once: `store/inbox.db`.
+
+With approve = "inbox" a proposed run that [limits] do not let pass becomes a question here. The hub is told that
+nothing is decided yet and proposes the run again later; other runs go on meanwhile. The operator looks
+(`colonnade party inbox`) and says yes or no, in any terminal, for as long as the party's file leaves a question open
+(`open_hours`); then it is refused. An answer holds for exactly what was shown: a run that is proposed with other terms,
+another call, other rows or after one more run of scores is a new question.
+
+A no is kept as a yes is, so that how fast an answer comes does not tell a refusal by the operator from one by the
+ledger. The hub chooses how many runs it proposes, so questions are bounded: over `MOST` open ones, a new one is refused
+and nobody is disturbed. What was shown is this party's alone, as its store is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from colonnade.errors import InvalidInput, PolicyRefused, StoreError
+from colonnade.network.party_run import Request, Undecided
+
+MOST = 200  # questions that are open
+KEPT = 1000  # questions of which an answer, or that nobody answered, is still known
+_FORMAT = 1
+_SCHEMA = f"""
+create table if not exists question(
+    run text primary key, digest blob not null, shown text not null, asked real not null, until real not null,
+    answer text not null default '', answered real);
+pragma user_version = {_FORMAT};
+"""
+
+log = logging.getLogger("colonnade.network.inbox")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """One question as an operator sees it."""
+
+    run: str
+    shown: str  # the terms, what would leave, and what it costs, in words
+    asked: float
+    until: float
+    answer: str  # "yes", "no", or nothing yet
+
+    @property
+    def state(self) -> str:
+        if self.answer:
+            return {"yes": "approved", "no": "refused"}[self.answer]
+        return "open" if time.time() < self.until else "expired"
+
+
+class Inbox:
+    """The questions of one party. The party's process asks; any process with the store answers."""
+
+    def __init__(self, store: Path, hours: float = 72.0, describe: Callable[[Request], str] = repr) -> None:
+        """describe  what an operator is shown of a request."""
+        if not 0 < hours <= 24 * 366:
+            raise InvalidInput(f"open_hours = {hours:g}: a question is open for more than 0 hours, a year at most.")
+        self.path, self.seconds, self.describe = store.expanduser() / "inbox.db", 3600.0 * hours, describe
+        with self._explained():
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self.path.exists():
+                self.path.touch(mode=0o600)
+            self._db = sqlite3.connect(self.path, isolation_level=None, timeout=60.0, check_same_thread=False)
+            self._db.execute("pragma journal_mode = wal")
+            self._db.execute("pragma secure_delete = on")
+            (found,) = self._db.execute("pragma user_version").fetchone()
+        if found not in (0, _FORMAT):
+            self._db.close()
+            raise StoreError(f"{self.path} was written by a later Colonnade (format {found}). Install that one.")
+        with self._explained():
+            self._db.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        self._db.close()
+
+    # ------------------------------------------------------------------------ what the party's process does
+
+    def __call__(self, asked: Request) -> bool:
+        """The operator's answer; Undecided before there is one, and a refusal when nobody gave one in time."""
+        digest = _digest(asked)
+        with self._atomic():
+            query = "select digest, until, answer from question where run = ?"
+            known = self._db.execute(query, (asked.run,)).fetchone()
+            if known is None or known[0] != digest:
+                self._ask(asked, digest)
+                raise Undecided
+        _, until, answer = known
+        if answer:
+            return bool(answer == "yes")
+        if time.time() < until:
+            raise Undecided
+        raise PolicyRefused(
+            f"nobody answered the question to the operator of {asked.party!r} about run {asked.run} within "
+            f"{self.seconds / 3600:g} hours. Nothing was sent. open_hours in the party's file says how long it waits."
+        )
+
+    def _ask(self, asked: Request, digest: bytes) -> None:
+        now = time.time()
+        (waiting,) = self._db.execute(
+            "select count(*) from question where answer = '' and until > ? and run != ?", (now, asked.run)
+        ).fetchone()
+        if waiting >= MOST:
+            raise PolicyRefused(
+                f"{waiting:,} questions to the operator of {asked.party!r} are open, so run {asked.run} was not added. "
+                "Nothing was sent. Answer some: `colonnade party inbox`."
+            )
+        told = (asked.run, digest, self.describe(asked), now, now + self.seconds)
+        self._db.execute(
+            "insert or replace into question(run, digest, shown, asked, until) values (?, ?, ?, ?, ?)", told
+        )
+        self._db.execute(
+            "delete from question where (answer != '' or until <= ?) and run not in "
+            "(select run from question order by asked desc limit ?)",
+            (now, KEPT),
+        )
+        log.info("the operator is asked", extra={"run": asked.run, "open": waiting + 1})
+
+    def withdraw(self, *runs: str) -> None:
+        """Runs that are over, or have begun: their questions are of no use any more."""
+        with self._explained():
+            there = {run for (run,) in self._db.execute("select run from question").fetchall()}
+            self._db.executemany("delete from question where run = ?", [(run,) for run in there.intersection(runs)])
+
+    # ------------------------------------------------------------------------ what the operator does
+
+    def questions(self, *, every: bool = False) -> list[OpenQuestion]:
+        """Those that are open, the oldest first; or all that are known."""
+        with self._explained():
+            rows = self._db.execute("select run, shown, asked, until, answer from question order by asked").fetchall()
+        found = [OpenQuestion(*row) for row in rows]
+        return [one for one in found if every or one.state == "open"]
+
+    def counts(self) -> dict[str, int]:
+        """How many questions there are, by state."""
+        states = [one.state for one in self.questions(every=True)]
+        return {state: states.count(state) for state in ("open", "approved", "refused", "expired")}
+
+    def answer(self, run: str, answer: bool) -> OpenQuestion:
+        """Say yes or no; until the run has begun the operator may think again."""
+        with self._atomic():
+            known = next((one for one in self.questions(every=True) if one.run == run), None)
+            if known is None:
+                raise InvalidInput(
+                    f"there is no question about run {run!r}: it was answered and has begun, or is over, or never "
+                    "came. `colonnade party inbox` shows those that are open."
+                )
+            if known.state == "expired":
+                raise InvalidInput(f"the question about run {run} was open until {_when(known.until)}, and is no more.")
+            told = ("yes" if answer else "no", time.time(), run)
+            self._db.execute("update question set answer = ?, answered = ? where run = ?", told)
+            return next(one for one in self.questions(every=True) if one.run == run)
+
+    # ------------------------------------------------------------------------ the file
+
+    @contextlib.contextmanager
+    def _atomic(self) -> Iterator[None]:
+        with self._explained():
+            self._db.execute("begin immediate")
+            try:
+                yield
+            except BaseException as error:
+                # A question that was just put stays, though there is no answer yet.
+                self._db.execute("commit" if isinstance(error, Undecided) else "rollback")
+                raise
+            self._db.execute("commit")
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"cannot use {self.path}: {error}. Free space or make it writable.") from error
+
+
+def _digest(asked: Request) -> bytes:
+    """All that a yes would be said to."""
+    about = (asked.terms, asked.call.to_json(), asked.session, dict(asked.plans), asked.rows, asked.scored, asked.new)
+    return hashlib.sha256(repr(about).encode()).digest()
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
