@@ -21,8 +21,9 @@ test: $(STAMP)
 test-times: $(STAMP)
 	$(PYTEST) $(IN_THREE) --durations 20
 
-# Compiles the kernels that take longest, once, for all processes of the tests: theirs would each do it.
+# Compiles all tests and the kernels that take longest, once: else every process of the tests would do it.
 kernels: $(STAMP)
+	$(PYTEST) --collect-only -qq > /dev/null
 	$(PYTEST) tests/kernels/test_samplers.py tests/kernels/test_score_bounds.py tests/kernels/test_sparse_fw.py
 
 check: $(STAMP)

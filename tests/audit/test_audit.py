@@ -71,6 +71,7 @@ LEAKY = Target("a table's name", "replace one row", {"reader": Adversary("the na
 # ---------------------------------------------------------------- verdicts
 
 
+@pytest.mark.thinned("audit")
 @pytest.mark.parametrize(("name", "adversary", "claim"), QUICK)
 def test_ours_is_consistent_with_its_claim(name, adversary, claim):
     verdict = audit(name, epsilon=claim, trials=FEW.get(name, 500), adversary=adversary)

@@ -21,7 +21,9 @@ from colonnade.runs.evaluation import evaluate_fit
 from colonnade.views.fit_facts import Quality
 from colonnade.views.page import write_report
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="needs Playwright: .venv/bin/pip install -c constraints.txt -e '.[browser]'"
+)
 CHROMIUM = Path("/usr/bin/chromium")
 pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs {CHROMIUM}: apt-get install chromium")
 

@@ -72,6 +72,7 @@ def features(fit: co.Fit) -> list[str]:
     return [name for party in PARTIES for name in fit.features[party]]
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_column_with_gaps_gets_one_that_says_where_they_are(name: str, way: str, tmp_path: Path) -> None:

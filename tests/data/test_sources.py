@@ -283,7 +283,7 @@ CELLS = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_a_csv_file_is_read_as_pyarrow_reads_it(data):
     """Of one column's kinds of cells at most two, so that whole columns of dates and the like come up; all in one block."""

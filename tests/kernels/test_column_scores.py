@@ -38,7 +38,7 @@ def column(seed, nnz, more, bound):
 
 
 @pytest.mark.parametrize("loss", list(LossCode))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(given_=COLUMNS)
 def test_a_score_is_the_same_integer_however_it_is_computed(loss, given_):
     seed, nnz, more, bound, m = given_

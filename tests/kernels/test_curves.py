@@ -45,6 +45,7 @@ def test_floats_follow_the_definition_and_their_squares_are_not_over_one(t, dept
     assert total <= 1 + Fraction(1, 2**50)  # what adding and multiplying in floats brings, and heights are rounded down
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("steps", [32, 100, 128, 1000, 2048])
 def test_cut_to_whole_steps_a_block_is_no_longer_than_the_bound_and_no_row_is_shortened(depth, steps):

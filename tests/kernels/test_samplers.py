@@ -246,6 +246,7 @@ def test_a_setting_that_cannot_bound_anything_is_refused(name, bad):
         exact_picks(*arrays(X), y, loss=LossCode.SQUARED, radius=1.0, rounds=5, stream=fresh_stream(), **given_)
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("loss", LossCode)
 @pytest.mark.parametrize("c", [0.5, 20.0, 500.0])
 @pytest.mark.parametrize("shape", SHAPES)

@@ -103,7 +103,7 @@ def steered(run: Run, rng: np.random.Generator, steps: int) -> None:
         assert (run.bounds_now() >= run.scores()).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     kind=st.sampled_from(KINDS),
     loss=st.sampled_from([LossCode.LOGISTIC, *LossCode]),

@@ -61,7 +61,7 @@ def test_picks_are_those_of_a_plain_numpy_frank_wolfe(loss):
     np.testing.assert_allclose(model_of_picks(picks, radius=7.0, columns=200), w, rtol=0, atol=1e-13)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     shape=st.sampled_from([(40, 300, 6, 0), (300, 60, 8, 2), (150, 150, 10, 0)]),
@@ -107,7 +107,7 @@ def test_the_gap_bounds_the_distance_to_the_optimum(seed, loss, radius, rounds):
     assert -slack <= value(loss.name, X.astype(float) @ w, y) - best <= gap[-1] + slack
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 1_000),
     shape=st.sampled_from([(50, 70, 6, 0), (60, 400, 6, 0), (200, 30, 6, 3)]),

@@ -296,6 +296,7 @@ PENALISED = [
 ]
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize(("loss", "name", "intercept", "seed"), PENALISED)
 def test_the_gap_of_sharing_admm_is_the_distance_to_the_best_dual_value_so_far(loss, name, intercept, seed):
     kind, (penalty, written) = (LOSSES | SHARP)[loss], PENALTIES[name]
@@ -325,6 +326,7 @@ ON_GRAPHS = [
 ]
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize(("loss", "name", "intercept", "graph", "seed"), ON_GRAPHS)
 def test_the_gap_on_a_graph_is_the_distance_to_the_dual_value_that_was_asked_for(loss, name, intercept, graph, seed):
     kind, (penalty, written) = (LOSSES | SHARP)[loss], PENALTIES[name]

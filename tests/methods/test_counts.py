@@ -129,6 +129,7 @@ def test_rates_with_exposure_as_weight_are_counts_with_its_logarithm_as_offset()
     assert model(rates) == pytest.approx(model(counts), abs=2e-5)
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("kind", ["ridge", "lasso", "elastic net", "group lasso"])
 @pytest.mark.parametrize("intercept", [False, True])
 @few
