@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from colonnade.kernels import column_scores, envelopes, samplers, score_bounds
@@ -114,6 +114,7 @@ def steered(run: Run, rng: np.random.Generator, steps: int) -> None:
     stretch=st.sampled_from([0.5, 1.0, 10.0]),
     seed=st.integers(0, 2**32),
 )
+@example("tiny", LossCode.SQUARED_HINGE, 1, 80, -0.084, 2.906, 0.5, 1302008299)  # squares below the normal numbers
 def test_no_bound_is_broken_by_odd_columns_or_odd_picks(kind, loss, n, d, radius, c, stretch, seed):
     rng = np.random.default_rng(seed)
     X = columns_of(kind, n, d, rng)

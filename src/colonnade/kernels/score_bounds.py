@@ -31,7 +31,7 @@ Bounds may never be broken by rounding; with eps = 2^-53 each has its margin:
   step of what the line supposes: BLUR counts both.
 - clocks only grow, and every addition is rounded up by the factor 1 + 2^-51.
 - Σ|u_i|, Σu_i² and Σu_i·v⁰_i (v⁰ the predictions at the last snapshot) are kept incrementally; their rounding error
-  is bounded at every pick and added.
+  is bounded at every pick and added, with a FLOOR for squares too small for a double's relative error.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ DRIFT = 2.0**-49
 SLACK = 1e-8
 TIE_ERROR = 3e-8  # of a tie, beside Σ|x|·bound: single precision, 2^-26, and a sum in any order
 ROUND_UP = 1.0 + 2.0**-51
+FLOOR = 2.0**-1060  # over what a product below the normal numbers, and all that is done with it, is rounded by
 
 # columns of the table of heavy columns. PAD: what rounding may add to the score; the stamps are the clocks' STAMPS
 # first. SNAPSHOT, SLOPE and the ties from TIE on: score, trend and <x∘q'(v), tied column> at snapshot number TAKEN
@@ -302,15 +303,16 @@ def advance(csc: Csc, k: int, t: int, s: int, law: Law, rows: Rows, tied: Indice
         sums[REST_SUM] += abs(step) * norm
         sums[REST_TOP] += abs(step) * top
     sums[MASS] += change + (sums[MASS] + abs(step) * norm) * rounding
-    sums[ENERGY_ERROR] += rounding * (sums[ENERGY] + abs(energy_change) + (abs(step) * length_x / radius) ** 2)
+    floor = (stop - start + 8) * FLOOR
+    sums[ENERGY_ERROR] += rounding * (sums[ENERGY] + abs(energy_change) + (abs(step) * length_x / radius) ** 2) + floor
     sums[ENERGY] += energy_change
     sums[TOP_V] = (sums[TOP_V] * (1.0 - eta) + eta * radius * top) * (1.0 + SLACK)
     # |v - past|² from three sums, each with its error
     sums[CROSS] += step * along_past
-    sums[CROSS_ERROR] += rounding * (abs(sums[CROSS]) + abs(step) * math.sqrt(square * sums[PAST]))
+    sums[CROSS_ERROR] += rounding * (abs(sums[CROSS]) + abs(step) * math.sqrt(square * sums[PAST])) + abs(step) * floor
     sums[CROSS_ERROR] += 2.0**-51 * math.sqrt((sums[ENERGY] + sums[ENERGY_ERROR]) * sums[PAST])  # u is rounded too
     away = m * m * (sums[ENERGY] + sums[ENERGY_ERROR]) + sums[PAST] - 2.0 * m * (sums[CROSS] - sums[CROSS_ERROR])
-    away += 2.0**-49 * (m * m * sums[ENERGY] + sums[PAST])
+    away += 2.0**-49 * (m * m * sums[ENERGY] + sums[PAST]) + FLOOR
     clock[AWAY] = curvature * (math.sqrt(max(away, 0.0)) * (1.0 + SLACK) + (t + 1) * DRIFT * (length_v + length_x))
 
 
@@ -332,13 +334,13 @@ def settle(m: float, rows: Rows, sums: Floats, clock: Floats) -> None:
         mass += abs(u)
         energy += u * u
         past_energy += past[i] * past[i]
-    relative = (past.size + 8) * 2.0**-51
+    relative, floor = (past.size + 8) * 2.0**-51, (past.size + 8) * FLOOR
     sums[MASS] = mass * (1.0 + SLACK)
     sums[ENERGY] = energy
-    sums[ENERGY_ERROR] = energy * relative
-    sums[PAST] = past_energy * (1.0 + relative)
+    sums[ENERGY_ERROR] = energy * relative + floor
+    sums[PAST] = past_energy * (1.0 + relative) + floor
     sums[CROSS] = energy * m
-    sums[CROSS_ERROR] = energy * m * relative
+    sums[CROSS_ERROR] = energy * m * relative + m * floor + floor
     sums[M_THEN:SUMS] = 0.0
     sums[M_THEN] = m
     clock[AWAY] = 0.0
