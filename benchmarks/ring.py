@@ -23,7 +23,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from colonnade.kernels.bits import pack, unpack
-from colonnade.kernels.ring import Ring, cross, gram, uniform
+from colonnade.kernels.ring import Ring, uniform
+from colonnade.kernels.ring_products import cross, gram
 
 ROWS, LEFT, RIGHT = 800_000, 150, 150
 BUDGET = 1 << 25

@@ -15,8 +15,10 @@ from scipy import stats
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels import ring as kernel
-from colonnade.kernels.bits import pack, pack_rows, packed_size, rows_size, unpack, unpack_rows
-from colonnade.kernels.ring import FLOAT_BITS, ROWS, Ring, cross, gram, product, ring_masks, uniform
+from colonnade.kernels import ring_products
+from colonnade.kernels.bits import PackedRows, pack, pack_rows, packed_size, rows_size, unpack, unpack_rows
+from colonnade.kernels.ring import ROWS, Ring, product, uniform
+from colonnade.kernels.ring_products import FLOAT_BITS, FLOAT_ROWS, cross, gram, ring_masks
 
 WIDTHS = [8, 31, 32, 33, 40, 48, 63, 64]
 KEY = bytes(range(32))
@@ -318,8 +320,17 @@ def test_a_gram_matrix_is_exact_with_entries_at_their_bound(bound):
 
 
 def test_a_gram_matrix_stays_exact_over_many_float_blocks():
-    a = signed_entries(np.random.default_rng(5), (3 * kernel.FLOAT_ROWS + 1, 3), 1000).astype(np.int16)
+    a = signed_entries(np.random.default_rng(5), (3 * FLOAT_ROWS + 1, 3), 1000).astype(np.int16)
     same(big(a).T @ big(a), gram(a, bound=1000))
+
+
+@pytest.mark.parametrize("bound", [44, 181, 362, 363])
+def test_a_gram_matrix_in_single_precision_is_exact_at_its_ends(bound):
+    """Up to a bound of 362 blocks of 128 rows or more sum to at most 2^24; odd entries, whose sums end in no zeros."""
+    a = np.full((3 * FLOAT_ROWS + 7, 3), bound - (bound % 2 == 0))
+    a[:, 1] *= np.random.default_rng(bound).choice([-1, 1], len(a))
+    a[::7, 2] = -bound
+    same(big(a).T @ big(a), gram(a.astype(np.int32), bound=bound))
 
 
 def test_a_gram_matrix_that_could_overflow_is_refused():
@@ -448,8 +459,43 @@ def test_a_bound_that_is_nearly_reached_everywhere_sums_exactly(bound):
     same(exact_cross(a, b, bits_a, bits_b), cross(a, b, bits_a, bits_b, bound_a=bound))
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 1027])
+@pytest.mark.parametrize("thin", ["a", "b"])
+def test_a_few_columns_beside_many_are_multiplied_exactly_in_words(rows, thin):
+    """In words of every type that rows and masks come in."""
+    rng = np.random.default_rng(rows)
+    bits_a, bits_b = rng.integers(20, 33, 2), rng.integers(20, 33, 9)
+    assert ring_products.is_thin(bits_a, bits_b)
+    assert not ring_products.is_thin(bits_a + 1, np.full(9, 32) + 1)
+    a, b = in_rings(rng, rows, bits_a), in_rings(rng, rows, bits_b)
+    for kind in (np.int64, np.uint32):
+        few, many = a.astype(kind), b.astype(np.uint32)
+        one, other = (few, bits_a), (many, bits_b)
+        left, right = (one, other) if thin == "a" else (other, one)
+        found = cross(left[0], right[0], left[1], right[1])
+        same(exact_cross(left[0], right[0], left[1], right[1]), found)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=7), st.integers(1, 40), st.integers(0, 2**32), st.data())
+def test_residues_of_packed_rows_are_those_nearest_to_zero_wherever_reading_begins(bits, rows, seed, data):
+    rng, bits = np.random.default_rng(seed), np.array(bits)
+    want = in_rings(rng, rows, bits)
+    packed = PackedRows(pack_rows(want, np.zeros_like(want), bits).tobytes(), rows, bits)
+    first = data.draw(st.integers(0, rows - 1))
+    count, left = data.draw(st.integers(1, rows - first)), data.draw(st.integers(0, 3))
+    out = np.full((count, left + bits.size + 1), np.nan)
+    packed.residues(first, out, left)
+    half = np.array([2 ** (int(b) - 1) for b in bits], object)
+    same(
+        (big(want[first : first + count]) + half) % (2 * half) - half, out[:, left : left + bits.size].astype(np.int64)
+    )
+    assert np.isnan(out[:, :left]).all()
+    assert np.isnan(out[:, left + bits.size :]).all()
+
+
 def test_a_cross_product_with_two_threads_is_the_same(monkeypatch):
-    monkeypatch.setattr(kernel, "PARALLEL", 1)
+    monkeypatch.setattr(ring_products, "PARALLEL", 1)
     rng = np.random.default_rng(3)
     bits_a, bits_b = np.array([31, 40, 12, 64, 24]), np.array([60, 25, 9])
     a, b = in_rings(rng, 300, bits_a), in_rings(rng, 300, bits_b)

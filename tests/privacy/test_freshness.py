@@ -20,7 +20,7 @@ import pytest
 
 import colonnade as co
 from colonnade.kernels.bits import unpack_rows
-from colonnade.kernels.ring import ring_masks
+from colonnade.kernels.ring_products import ring_masks
 from colonnade.methods import masked_scores
 from colonnade.methods.gram import secure_products
 from colonnade.network.party_run import cover_letter

@@ -25,7 +25,8 @@ from colonnade.audit import gram_runs
 from colonnade.audit.lower_bound import epsilon_lower_bound
 from colonnade.errors import ProtocolError
 from colonnade.kernels.bits import rows_size, unpack_rows
-from colonnade.kernels.ring import Ring, cross, ring_masks, uniform
+from colonnade.kernels.ring import Ring, uniform
+from colonnade.kernels.ring_products import cross, ring_masks
 from colonnade.methods.gram import design as gram_design
 from colonnade.methods.gram import local as local_gram
 from colonnade.methods.gram import secure_design, secure_products

@@ -26,7 +26,8 @@ from colonnade.data.schema.table import Schema
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.bits import unpack_rows
 from colonnade.kernels.curves import hats
-from colonnade.kernels.ring import Ring, cross
+from colonnade.kernels.ring import Ring
+from colonnade.kernels.ring_products import cross
 from colonnade.methods.gram.design import (
     HALF,
     Figures,

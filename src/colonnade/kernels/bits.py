@@ -6,9 +6,11 @@ The packed bytes, read as one little-endian integer, are the sum of value i time
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numba import int64 as i64
 from numba import njit
 from numba import uint64 as u64
 from numpy.typing import NDArray
@@ -78,6 +80,22 @@ def _unpack_rows(words, first, bits, out):  # type: ignore[no-untyped-def]  # nu
             row[j] = ((words[at] >> shift) | ((words[at + u64(1)] << (u64(63) - shift)) << u64(1))) & low[j]
 
 
+@njit(cache=True, nogil=True)
+def _unpack_residues(words, first, bits, out, left):  # type: ignore[no-untyped-def]  # numba infers the types
+    """The same as floats, each the residue nearest to zero, in the columns of `out` from `left` on."""
+    offset, unused, total = np.empty(bits.size, np.uint64), np.empty(bits.size, np.int64), u64(0)
+    for j in range(bits.size):
+        offset[j], unused[j] = total, 64 - bits[j]
+        total += u64(bits[j])
+    for i in range(out.shape[0]):
+        row, start = out[i, left : left + bits.size], u64(first) + u64(i) * total
+        for j in range(bits.size):
+            position = start + offset[j]
+            at, shift = position >> u64(6), position & u64(63)
+            word = (words[at] >> shift) | ((words[at + u64(1)] << (u64(63) - shift)) << u64(1))
+            row[j] = (i64(word) << unused[j]) >> unused[j]
+
+
 def packed_size(count: int, bits: int) -> int:
     """Bytes that `count` integers take at `bits` bits each."""
     return (count * bits + 7) // 8
@@ -118,20 +136,42 @@ def pack_rows(values: NDArray[Any], mask: NDArray[Any], bits: NDArray[np.int64])
     return words.astype("<u8", copy=False).view(np.uint8)[:size]
 
 
-def unpack_rows(
-    packed: bytes, rows: int, bits: NDArray[np.int64], out: NDArray[np.unsignedinteger[Any]] | None = None
-) -> NDArray[np.unsignedinteger[Any]]:
-    """The inverse of `pack_rows`: entries modulo 2^bits[j], in an array of their own or in `out`."""
-    size, a_row = rows_size(rows, bits), int(bits.sum())
-    if out is None:
-        out = np.empty((rows, bits.size), np.uint32 if bits.max(initial=1) <= 32 else np.uint64)
-    # Where they lie, but for the last rows: behind these there is no word to spare, so they are copied.
-    words = np.frombuffer(packed, "<u8", size // 8)
-    most = min(rows, 64 * max(0, words.size - 1) // max(1, a_row))
-    _unpack_rows(words.astype(np.uint64, copy=False), 0, bits, out[:most])
-    begin = most * a_row // 64
-    rest = np.zeros(size // 8 - begin + 2, "<u8")
-    rest.view(np.uint8)[: size - 8 * begin] = np.frombuffer(packed, np.uint8, size - 8 * begin, 8 * begin)
-    rest.setflags(write=False)  # as the others are: one kernel for both
-    _unpack_rows(rest.astype(np.uint64, copy=False), most * a_row % 64, bits, out[most:])
+class PackedRows:
+    """What `pack_rows` made, to be read a few rows at a time."""
+
+    def __init__(self, packed: bytes, rows: int, bits: NDArray[np.int64]) -> None:
+        size, self._a_row, self._bits = rows_size(rows, bits), int(bits.sum()), bits
+        # Where they lie, but for the last rows: behind these there is no word to spare, so they are copied.
+        words = np.frombuffer(packed, "<u8", size // 8)
+        self._most = min(rows, 64 * max(0, words.size - 1) // max(1, self._a_row))
+        self._begin = self._most * self._a_row // 64
+        rest = np.zeros(size // 8 - self._begin + 2, "<u8")
+        tail = size - 8 * self._begin
+        rest.view(np.uint8)[:tail] = np.frombuffer(packed, np.uint8, tail, 8 * self._begin)
+        rest.setflags(write=False)  # as the others are: one kernel for both
+        self._words, self._rest = words.astype(np.uint64, copy=False), rest.astype(np.uint64, copy=False)
+
+    def words(self, first: int, out: NDArray[np.unsignedinteger[Any]]) -> None:
+        """Rows from `first` on, as many as `out` has, modulo 2^bits[j]."""
+        for words, bit, here in self._where(first, len(out)):
+            _unpack_rows(words, bit, self._bits, out[here])
+
+    def residues(self, first: int, out: NDArray[np.float64], left: int) -> None:
+        """The same as the residues nearest to zero, in the columns of `out` from `left` on."""
+        for words, bit, here in self._where(first, len(out)):
+            _unpack_residues(words, bit, self._bits, out[here], left)
+
+    def _where(self, first: int, rows: int) -> Iterator[tuple[NDArray[np.uint64], int, slice]]:
+        """The words and the bit in them where those rows begin, and which of the rows they are."""
+        direct = min(max(0, self._most - first), rows)
+        if direct:
+            yield self._words, first * self._a_row, slice(0, direct)
+        if direct < rows:
+            yield self._rest, (first + direct) * self._a_row - 64 * self._begin, slice(direct, rows)
+
+
+def unpack_rows(packed: bytes, rows: int, bits: NDArray[np.int64]) -> NDArray[np.unsignedinteger[Any]]:
+    """The inverse of `pack_rows`: entries modulo 2^bits[j]."""
+    out = np.empty((rows, bits.size), np.uint32 if bits.max(initial=1) <= 32 else np.uint64)
+    PackedRows(packed, rows, bits).words(0, out)
     return out

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.bits import pack, packed_size, unpack
-from colonnade.kernels.ring import Ring, cross
+from colonnade.kernels.ring import Ring
+from colonnade.kernels.ring_products import cross
 
 SMALL = 127  # entries of S and r are below this: 20 standard deviations, passed once in 10^80 draws
 CHUNK = 1024  # rows of A that are held at a time

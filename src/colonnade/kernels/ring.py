@@ -3,12 +3,11 @@
 Claim    `whole_rows`: row r becomes round((a - centre)·factor), every entry within its bounds; and if its squares, each
          times the square of its column's unit, sum to more than `norm2`, it is shortened toward zero until they do not.
          Row by row and in this order, so that no row tells about another; the last check is in integers.
-         `product` is aᵀb modulo 2^w, `cross` the same with a ring for each column, and `gram` is aᵀa, to the last bit,
-         whatever the row blocks and the machine.
-Why      float64 sums of products are exact up to 2^53: BLAS multiplies residues near zero of up to 23 bits, and those
-         of up to 32 bits as x = x₀ + 2^h·x₁, both parts in one product. Wider ones: machine words wrap at 2^64, which
-         2^w divides, so x·y = x₀y₀ + 2^32 (x₀y₁ + x₁y₀) modulo 2^64 with 32-bit halves, and no sum is ever rounded. A
-         public bound below 2^31 on an operand, added to it, leaves no upper half to multiply.
+         `product` is aᵀb modulo 2^w, to the last bit, whatever the row blocks and the machine; kernels/ring_products.py
+         has faster ones for rings of up to 32 bits.
+Why      machine words wrap at 2^64, which 2^w divides, so x·y = x₀y₀ + 2^32 (x₀y₁ + x₁y₀) modulo 2^64 with 32-bit
+         halves, and no sum is ever rounded. A public bound below 2^31 on an operand, added to it, leaves no upper half
+         to multiply.
 Leaves   nothing. A key and the mask grown from it are secrets; one key and label must mask one matrix only.
 Price    `python -m benchmarks ring`. Memory beside arguments and result: a second result, `ROWS` rows of the operands.
 
@@ -22,12 +21,10 @@ from __future__ import annotations
 
 import hmac
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import int64 as i64
 from numba import njit
 from numba import uint64 as u64
 from numpy.typing import NDArray
@@ -40,12 +37,6 @@ STEP = 8  # rows a kernel takes in one pass: as many multipliers as fit in regis
 LANES = 8  # columns of b are padded to whole vectors, so that none is left to a slow remainder loop
 TILE = 256  # rows and columns of the result that stay in cache while a block of rows passes
 NARROW = 1 << 31  # with a bound below this, entry + bound fits in 32 bits
-EXACT_BITS = 53
-EXACT_FLOAT = 1 << EXACT_BITS  # float64 sums of integers are exact up to here
-FLOAT_ROWS = 512  # rows of floats multiplied at a time: they, too, stay in a core's cache
-FEWEST_ROWS = 128  # shorter blocks than this are no work for BLAS
-FLOAT_BITS = 23  # two residues of so many bits: 2^22 · 2^22 · 512 rows = 2^53
-PARALLEL = 1 << 24  # multiplications from which a second thread pays
 AES_BLOCK = 16
 CHUNK = bytes(1 << 16)
 
@@ -73,20 +64,20 @@ class Ring:
 
     def reduce(self, values: Integers) -> Integers:
         """Integers of any sign, as ring elements."""
-        return self._cut(_integers(values).astype(self.dtype))
+        return self._cut(as_integers(values).astype(self.dtype))
 
     def signed(self, elements: Integers) -> NDArray[np.int64]:
         """The int64 of each ring element that is nearest to zero: from -2^(bits-1) to 2^(bits-1) - 1."""
         unused = 64 - self.bits
-        high = _integers(elements).astype(np.uint64) << np.uint64(unused)
+        high = as_integers(elements).astype(np.uint64) << np.uint64(unused)
         lifted: NDArray[np.int64] = high.view(np.int64) >> np.int64(unused)
         return lifted
 
     def add(self, a: Integers, b: Integers) -> Integers:
-        return self._cut(np.add(_integers(a), _integers(b), dtype=self.dtype, casting="unsafe"))
+        return self._cut(np.add(as_integers(a), as_integers(b), dtype=self.dtype, casting="unsafe"))
 
     def subtract(self, a: Integers, b: Integers) -> Integers:
-        return self._cut(np.subtract(_integers(a), _integers(b), dtype=self.dtype, casting="unsafe"))
+        return self._cut(np.subtract(as_integers(a), as_integers(b), dtype=self.dtype, casting="unsafe"))
 
     def _cut(self, words: Integers) -> Integers:
         """Drops the bits above the ring's, in place."""
@@ -95,7 +86,8 @@ class Ring:
         return words
 
 
-def _integers(values: Any) -> Any:
+def as_integers(values: Any) -> Any:
+    """The array, unless it holds anything else."""
     array = np.asarray(values)
     if array.dtype.kind not in "iu":
         raise InvalidInput(f"ring arithmetic takes integers, got {array.dtype}; round to whole grid steps first")
@@ -105,28 +97,40 @@ def _integers(values: Any) -> Any:
 # ---------------------------------------------------------------------------------------------------- masks
 
 
+class MaskStream:
+    """The mask of `key` and `label` from a row on: uniform ring elements, a few rows at a time."""
+
+    def __init__(self, key: bytes, label: bytes, first_row: int, columns: int, ring: Ring) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        if len(key) != 32:
+            raise InvalidInput(f"a mask grows from a key of 32 bytes, got {len(key)}; draw one with os.urandom(32)")
+        self.row, self._columns, self._ring = first_row, columns, ring  # `row` is the next one
+        shape = bytes([ring.bits]) + columns.to_bytes(8, "little")
+        stream_key = hmac.digest(key, b"colonnade ring mask" + shape + label, "sha256")
+        counter, skip = divmod(first_row * columns * ring.dtype.itemsize, AES_BLOCK)
+        self._stream = Cipher(algorithms.AES256(stream_key), modes.CTR(counter.to_bytes(AES_BLOCK, "big"))).encryptor()
+        self._stream.update(CHUNK[:skip])
+
+    def next(self, rows: int) -> Integers:
+        """The next rows of the mask."""
+        self.row += rows
+        out = np.empty((rows, self._columns), self._ring.dtype.newbyteorder("<"))
+        target = out.reshape(-1).view(np.uint8)
+        for at in range(0, target.size, len(CHUNK)):
+            part = target[at : at + len(CHUNK)]
+            self._stream.update_into(CHUNK[: part.size], part.data)
+        return self._ring._cut(out.astype(self._ring.dtype, copy=False))
+
+
 def uniform(key: bytes, label: bytes, first_row: int, rows: int, columns: int, ring: Ring) -> Integers:
     """Rows first_row to first_row + rows of the mask of `key` and `label`: uniform ring elements, repeatable.
 
     Any block of rows is made by itself and equals that slice of the whole.
     """
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-    if len(key) != 32:
-        raise InvalidInput(f"a mask grows from a key of 32 bytes, got {len(key)}; draw one with os.urandom(32)")
     if min(first_row, rows, columns) < 0:
         raise InvalidInput(f"no mask has {rows} rows from row {first_row} on and {columns} columns; count from 0")
-    shape = bytes([ring.bits]) + columns.to_bytes(8, "little")
-    stream_key = hmac.digest(key, b"colonnade ring mask" + shape + label, "sha256")
-    counter, skip = divmod(first_row * columns * ring.dtype.itemsize, AES_BLOCK)
-    stream = Cipher(algorithms.AES256(stream_key), modes.CTR(counter.to_bytes(AES_BLOCK, "big"))).encryptor()
-    stream.update(CHUNK[:skip])
-    out = np.empty((rows, columns), ring.dtype.newbyteorder("<"))
-    target = out.reshape(-1).view(np.uint8)
-    for at in range(0, target.size, len(CHUNK)):
-        part = target[at : at + len(CHUNK)]
-        stream.update_into(CHUNK[: part.size], part.data)
-    return ring._cut(out.astype(ring.dtype, copy=False))
+    return MaskStream(key, label, first_row, columns, ring).next(rows)
 
 
 # ---------------------------------------------------------------------------------------------------- products
@@ -140,7 +144,7 @@ def product(
     An integer and its ring element mean the same. A bound is a public limit of |entry| after the centred lift; it is
     checked, and below 2^31 it saves multiplications.
     """
-    a, b = _integers(a), _integers(b)
+    a, b = as_integers(a), as_integers(b)
     if a.ndim != 2 or b.ndim != 2 or a.shape[0] != b.shape[0]:
         raise InvalidInput(f"no product of {a.shape} and {b.shape}; it takes two matrices with the same rows")
     for bound in (bound_a, bound_b):
@@ -181,114 +185,6 @@ def _product64(a: Integers, b: Integers, ring: Ring, bound_a: int | None, bound_
     return out
 
 
-def cross(a: Integers, b: Integers, bits_a: Integers, bits_b: Integers, *, bound_a: int | None = None) -> Integers:
-    """aᵀb with a ring for each column: entry (i, j) is modulo 2^min(bits_a[i], bits_b[j]), as uint64.
-
-    An integer and its ring element mean the same. `bound_a` is a public limit of |entry| of a, which the caller keeps.
-    """
-    every_a, every_b = np.arange(a.shape[1]), np.arange(b.shape[1])
-    reach = int(bits_a.max(initial=1)) - 1
-    if bound_a is not None:
-        reach = min(reach, bound_a.bit_length())
-    if _short_rows(reach, bits_b) >= FEWEST_ROWS:
-        return _float_products(a, b, (every_a, every_b), (bits_a, bits_b), reach) & ring_masks(bits_a, bits_b)
-    out = np.empty((a.shape[1], b.shape[1]), np.uint64)
-    few = np.minimum(bits_a, FLOAT_BITS), np.minimum(bits_b, FLOAT_BITS)
-    narrow, wide = np.flatnonzero(bits_a <= FLOAT_BITS), np.flatnonzero(bits_a > FLOAT_BITS)
-    narrow_b, wide_b = np.flatnonzero(bits_b <= FLOAT_BITS), np.flatnonzero(bits_b > FLOAT_BITS)
-    # Where one of two columns is narrow their product is needed modulo its few bits only.
-    out[narrow] = _float_products(a, b, (narrow, every_b), few, FLOAT_BITS - 1)
-    out[np.ix_(wide, narrow_b)] = _float_products(a, b, (wide, narrow_b), few, FLOAT_BITS - 1)
-    if wide.size <= wide_b.size:
-        out[np.ix_(wide, wide_b)] = _wide_products(a, b, (wide, wide_b), (bits_a, bits_b))
-    else:
-        out[np.ix_(wide, wide_b)] = _wide_products(b, a, (wide_b, wide), (bits_b, bits_a)).T
-    return out & ring_masks(bits_a, bits_b)
-
-
-def ring_masks(bits_a: Integers, bits_b: Integers) -> NDArray[np.uint64]:
-    """2^min(bits_a[i], bits_b[j]) − 1 for every two columns."""
-    low = np.minimum.outer(bits_a, bits_b).astype(np.uint64)
-    return np.uint64(2**64 - 1) >> (np.uint64(64) - low)
-
-
-def _short_rows(reach: int, bits: Integers) -> int:
-    """So many rows that no sum of products passes 2^53: of entries below 2^reach with residues of so many bits."""
-    return 1 << max(0, min(EXACT_BITS - reach - (int(bits.max(initial=1)) - 1), FLOAT_ROWS.bit_length() - 1))
-
-
-def _float_products(
-    a: Integers, b: Integers, of: tuple[Integers, Integers], bits: tuple[Integers, Integers], reach: int, half: int = 0
-) -> Integers:
-    """Products of some columns modulo 2^64, of the residues nearest to zero, in blocks of rows so short that no sum
-    passes 2^53; `reach`: entries of a are below 2^reach, or both their parts are: with `half` x = x₀ + 2^half·x₁."""
-    s, t = of[0].size, of[1].size
-    total = np.zeros((s, t), np.int64)
-    if not (s and t):
-        return total.view(np.uint64)
-    rows = max(1, min(_short_rows(reach, bits[1][of[1]]), len(a)))
-    x, y = np.empty((rows, 2 * s if half else s)), np.empty((rows, t))
-    sums = np.empty((x.shape[1], t))
-    for start in range(0, len(a), rows):
-        count = min(rows, len(a) - start)
-        _near_zero(a[start : start + count], of[0], bits[0], half, x)
-        _near_zero(b[start : start + count], of[1], bits[1], 0, y)
-        np.matmul(x[:count].T, y[:count], out=sums)
-        _add_whole(sums, half, total)
-    return total.view(np.uint64)
-
-
-def _wide_products(
-    a: Integers, b: Integers, of: tuple[Integers, Integers], bits: tuple[Integers, Integers]
-) -> Integers:
-    """The same, entries of a in two parts where that makes blocks long enough, else in machine words."""
-    half = -(-int(bits[0].max(initial=1)) // 2)
-    if _short_rows(half - 1, bits[1]) >= FEWEST_ROWS:
-        return _float_products(a, b, of, bits, half - 1, half)
-    return _parallel_product(a[:, of[0]], b[:, of[1]])
-
-
-def _parallel_product(a: Integers, b: Integers) -> Integers:
-    """`product` modulo 2^64, on both halves of a's columns at once: the kernels let go of the interpreter."""
-    if a.size * b.shape[1] < PARALLEL:
-        return product(a, b, Ring(64))
-    halves = np.array_split(np.arange(a.shape[1]), 2)
-    with ThreadPoolExecutor(2) as pool:
-        parts = list(pool.map(lambda half: product(a[:, half], b, Ring(64)), halves))
-    return np.concatenate(parts)
-
-
-def gram(a: Integers, *, bound: int) -> NDArray[np.int64]:
-    """aᵀa exactly, for integers a (rows x s) with |entry| <= bound, a public limit.
-
-    Float64 matrix products of row blocks so short that no sum can pass 2^53: exact, and at the speed of BLAS.
-    """
-    a, whole = _integers(a), Ring(64)
-    if a.ndim != 2 or bound < 1:
-        raise InvalidInput(
-            f"no Gram matrix of {a.shape} with a bound of {bound}; it takes a matrix and a bound from 1 on"
-        )
-    if a.shape[0] * bound**2 >= 1 << 62:
-        raise InvalidInput(
-            f"{a.shape[0]:,} rows of entries up to {bound} may sum to {a.shape[0] * bound**2:.3g}, and exact sums stay "
-            "below 2^62; quantise on a coarser grid"
-        )
-    rows = min(EXACT_FLOAT // bound**2, FLOAT_ROWS)
-    if rows < STEP:  # entries too large for float64 to pay
-        return product(a, a, whole, bound_a=bound, bound_b=bound).view(np.int64)
-    rows = max(1, min(rows, a.shape[0]))
-    out, sums = np.zeros((a.shape[1], a.shape[1]), np.int64), np.empty((a.shape[1], a.shape[1]))
-    room = np.empty((rows, a.shape[1]))
-    for start in range(0, a.shape[0], rows):
-        part = _lifted(a[start : start + rows], whole)
-        block = room[: len(part)]
-        if _as_floats(part, bound, block):
-            raise _too_large(bound)
-        np.matmul(block.T, block, out=sums)
-        _add_whole(sums, 0, out)
-    return out
-
-
 # ---------------------------------------------------------------------------------------------------- blocks of rows
 
 
@@ -296,17 +192,18 @@ def _bounded(block: Integers, bound: int | None, ring: Ring) -> Integers:
     """The block, lifted and checked if there is a bound."""
     if bound is None:
         return block
-    lifted = _lifted(block, ring)
-    if lifted.size and (int(lifted.max()) > bound or int(lifted.min()) < -bound):
-        raise _too_large(bound)
-    return lifted
+    signed = lifted(block, ring)
+    if signed.size and (int(signed.max()) > bound or int(signed.min()) < -bound):
+        raise too_large(bound)
+    return signed
 
 
-def _lifted(block: Integers, ring: Ring) -> Integers:
+def lifted(block: Integers, ring: Ring) -> Integers:
+    """A block with the signs of its entries."""
     return block if block.dtype.kind == "i" and 8 * block.itemsize <= ring.bits else ring.signed(block)
 
 
-def _too_large(bound: int) -> InvalidInput:
+def too_large(bound: int) -> InvalidInput:
     """Names the bound only: entries are private."""
     return InvalidInput(f"an entry is larger than the public bound {bound}; clip to the bound before multiplying")
 
@@ -334,54 +231,6 @@ def _fill(buffer: Integers, block: Integers) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- kernels
-
-
-@njit(cache=True, nogil=True)
-def _near_zero(values, columns, bits, half, out):  # type: ignore[no-untyped-def]  # numba infers the types
-    """The low bits of every entry of some columns, as the number nearest to zero that has them.
-
-    With `half` as two numbers x₀ + 2^half·x₁, each the nearest to zero too: all x₀ first, and then all x₁.
-    """
-    s = columns.size
-    step, part = 2.0**half, 2.0**-half
-    straight = s > 0 and (columns == columns[0] + np.arange(s)).all()
-    unused = 64 - bits[columns]
-    for i in range(values.shape[0]):
-        near = out[i, :s]
-        if straight:  # in vectors
-            row = values[i, columns[0] : columns[0] + s]
-            for j in range(s):
-                near[j] = (i64(row[j]) << unused[j]) >> unused[j]
-        else:
-            for j in range(s):
-                near[j] = (i64(values[i, columns[j]]) << unused[j]) >> unused[j]
-        if half:
-            upper = out[i, s:]
-            for j in range(s):
-                upper[j] = np.rint(near[j] * part)
-                near[j] -= upper[j] * step
-
-
-@njit(cache=True, nogil=True)
-def _as_floats(values, bound, out):  # type: ignore[no-untyped-def]  # numba infers the types
-    """The entries as floats; returns how many are over the bound."""
-    over = 0
-    for i in range(values.shape[0]):
-        for j in range(values.shape[1]):
-            over += (values[i, j] > bound) | (values[i, j] < -bound)
-            out[i, j] = values[i, j]
-    return over
-
-
-@njit(cache=True, nogil=True)
-def _add_whole(sums, half, total):  # type: ignore[no-untyped-def]  # numba infers the types
-    """total += sums, of whole numbers; with `half` 2^half times the sums in the lower rows, too."""
-    s = total.shape[0]
-    for i in range(s):
-        for j in range(total.shape[1]):
-            total[i, j] += i64(sums[i, j])
-            if half:
-                total[i, j] += i64(sums[s + i, j]) << half
 
 
 @njit(cache=True, nogil=True)

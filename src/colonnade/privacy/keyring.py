@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
 from colonnade.kernels.arrays import Integers
-from colonnade.kernels.ring import Ring, uniform
+from colonnade.kernels.ring import MaskStream, Ring, uniform
 
 _NONCE = bytes(12)  # every key encrypts one message, ever
 
@@ -156,6 +156,7 @@ class ColumnPad:
     label: tuple[str, ...]
     bits: Integers
     _made: tuple[int, int, Any] = field(default=(0, 0, None), init=False)  # the rows that were made last
+    _stream: MaskStream | None = field(default=None, init=False)  # where it goes on
 
     @cached_property
     def key(self) -> bytes:
@@ -169,6 +170,8 @@ class ColumnPad:
     def rows(self, first: int, count: int) -> NDArray[Any]:
         """Rows `first` to `first + count` of the mask; asked for twice in a row, they are made once."""
         if self._made[:2] != (first, count) or self._made[2] is None:
-            words = Ring(8 * self.dtype.itemsize)
-            self._made = (first, count, uniform(self.key, b"column pad", first, count, self.bits.size, words))
+            if self._stream is None or self._stream.row != first:
+                words = Ring(8 * self.dtype.itemsize)
+                self._stream = MaskStream(self.key, b"column pad", first, self.bits.size, words)
+            self._made = (first, count, self._stream.next(count))
         return np.asarray(self._made[2])

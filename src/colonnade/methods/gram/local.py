@@ -20,7 +20,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats, Integers
-from colonnade.kernels.ring import gram as own_products
+from colonnade.kernels.ring_products import gram as own_products
 from colonnade.methods.gram.design import (
     HALF,
     OWN,

@@ -16,7 +16,7 @@ import numpy as np
 from colonnade.errors import ProtocolError
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring import add_products
-from colonnade.kernels.ring import gram as own_products
+from colonnade.kernels.ring_products import gram as own_products
 from colonnade.methods.gram.design import HALF, OWN, Figures, noise_sd, own_count, sums_weights
 from colonnade.methods.gram.lwe_design import Exchange, Mechanism, Side, settle
 from colonnade.methods.gram.lwe_products import Products

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import ProtocolError
-from colonnade.kernels.arrays import Integers
-from colonnade.kernels.bits import rows_size, unpack_rows
-from colonnade.kernels.ring import cross, ring_masks
+from colonnade.kernels.arrays import Floats, Integers
+from colonnade.kernels.bits import PackedRows, rows_size, unpack_rows
+from colonnade.kernels.ring_products import FLOAT_ROWS, Cut, cross, is_thin, residues, ring_masks
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import ColumnPad
 from colonnade.privacy.values import Packed, Released
@@ -263,41 +263,67 @@ class Corrections:
             p: (self.me, p) if (self.me, p) in stage.pairs else (p, self.me) for p in stage.partners(self.me)
         }
         self.masks = {party: stage.mask(party, seed, gate.run) for party, seed in seeds.items()}
-        mine = stage.bits[self.me].size
-        self.totals = {partner: np.zeros((mine, stage.bits[partner].size), np.uint64) for partner in self.partners}
+        behind, before = (
+            [p for p, pair in self.partners.items() if (pair[0] == self.me) == me] for me in (True, False)
+        )
+        self.sides = [Side([self.masks[p] for p in side], stage.bits[self.me]) for side in (behind, before)]
+        self.totals = dict(zip(behind + before, self.sides[0].totals + self.sides[1].totals, strict=True))
 
     def add(self, number: int, first: int, rows: Integers, bound: int) -> None:
         """One block of rows. D: the first of a pair multiplies both masks of even blocks, the second of odd ones."""
-        mine, own = self.stage.bits[self.me], self.masks[self.me]
-        even = number % 2 == 0
-        both = [p for p, pair in self.partners.items() if even == (pair[0] == self.me)]
-        alone = [p for p in self.partners if p not in both]
-        masked = rows
-        if both:  # XᵀUₗ + UₖᵀUₗ = (X + Uₖ)ᵀUₗ
-            masked = np.add(rows, own.rows(first, len(rows)), dtype=own.dtype, casting="unsafe")
-        for partners, left, limit in ((both, masked, None), (alone, rows, bound)):
-            if partners:
-                bits = [self.stage.bits[p] for p in partners]
-                masks = [self.masks[p].rows(first, len(rows)) for p in partners]
-                theirs = masks[0] if len(masks) == 1 else np.hstack(masks)
-                more = cross(left, theirs, mine, np.concatenate(bits), bound_a=limit)
-                for partner, part in zip(partners, _split(more, bits), strict=True):
-                    self.totals[partner] -= part
+        own = self.masks[self.me]
+        for side, both in zip(self.sides, (number % 2 == 0, number % 2 == 1), strict=True):
+            if side.masks:  # XᵀUₗ + UₖᵀUₗ = (X + Uₖ)ᵀUₗ
+                side.add(first, rows, own.rows(first, len(rows)) if both else None, bound)
 
     def covered(self) -> list[Integers]:
         """With R, which the first of a pair adds and the second subtracts: without it the coordinator, who sees every
         masked row, could read rows off what it is sent."""
         found = []
         for partner, pair in self.partners.items():
-            between = self.stage.between(self.gate, pair)
-            total = self.totals[partner] + between if pair[0] == self.me else self.totals[partner].T - between
-            found.append(total & self.stage.masks(pair))
+            between, total = self.stage.between(self.gate, pair), -self.totals[partner].view(np.uint64)
+            found.append((total + between if pair[0] == self.me else total.T - between) & self.stage.masks(pair))
         return found
 
 
-def _split(products: Integers, bits: list[Integers]) -> list[Integers]:
-    """Products with several parties' columns, party by party."""
-    return np.split(products, np.cumsum([ring.size for ring in bits])[:-1], axis=1)
+class Side:
+    """The partners behind a party in the roster, or those before it: products of its rows with their masks."""
+
+    def __init__(self, masks: list[ColumnPad], bits: Integers) -> None:
+        self.masks, self.bits = masks, bits
+        self._theirs = np.concatenate([NO_COLUMNS, *(mask.bits for mask in masks)])
+        self._ends = np.cumsum([mask.bits.size for mask in masks], dtype=int).tolist()
+        self._total = np.zeros((bits.size, self._theirs.size), np.int64)
+        self._room = np.empty((FLOAT_ROWS, bits.size)), np.empty((FLOAT_ROWS, self._theirs.size))
+        self._cuts: dict[bool, Cut | None] = {}
+
+    @property
+    def totals(self) -> list[Integers]:
+        """Of each partner, where its products are added up."""
+        return [self._total[:, end - mask.bits.size : end] for mask, end in zip(self.masks, self._ends, strict=True)]
+
+    def add(self, first: int, rows: Integers, own: Integers | None, bound: int) -> None:
+        """The products of rows whose public bound is given, or of rows under their own mask."""
+        known = own is None
+        if known not in self._cuts:
+            thin = is_thin(self.bits, self._theirs)
+            self._cuts[known] = None if thin else Cut.of(self.bits, self._theirs, bound if known else None)
+        if (cut := self._cuts[known]) is None:
+            left = rows if own is None else np.add(rows, own, dtype=own.dtype, casting="unsafe")
+            for mask, total in zip(self.masks, self.totals, strict=True):
+                theirs = mask.rows(first, len(rows))
+                total += cross(left, theirs, self.bits, mask.bits, bound_a=bound if known else None).view(np.int64)
+            return
+        x, y = self._room
+        for block in cut.blocks(len(rows)):
+            count = block.stop - block.start
+            residues(rows[block], self.bits, x, mask=None if own is None else own[block])
+            for mask, end in zip(self.masks, self._ends, strict=True):
+                residues(mask.rows(first + block.start, count), mask.bits, y, end - mask.bits.size)
+            cut.add(x[:count], 0, y[:count], self._total)
+
+
+NO_COLUMNS = np.zeros(0, np.int64)
 
 
 def whole_table(stage: Stage) -> list[tuple[int, int]]:
@@ -307,6 +333,27 @@ def whole_table(stage: Stage) -> list[tuple[int, int]]:
 
 
 # ------------------------------------------------------------------------------------------------ the coordinator
+
+
+class First:
+    """The first party of some pairs: its masked columns times those of the others, which lie side by side."""
+
+    def __init__(self, stage: Stage, party: str, ends: Mapping[str, int]) -> None:
+        others, bits = [other for first, other in stage.pairs if first == party], stage.bits
+        begin, end = ends[others[0]] - bits[others[0]].size, ends[others[-1]]
+        self._left, self._span = ends[party] - bits[party].size, slice(begin, end)
+        theirs = np.concatenate([bits[name] for name, last in ends.items() if begin < last <= end])
+        self._total = np.zeros((bits[party].size, end - begin), np.int64)
+        self.totals: dict[Pair, Integers] = {  # of each pair, where its products are added up
+            (party, other): self._total.view(np.uint64)[:, ends[other] - bits[other].size - begin : ends[other] - begin]
+            for other in others
+        }
+        self.cut = None if is_thin(bits[party], theirs) else Cut.of(bits[party], theirs)
+
+    def add(self, residues: Floats) -> None:
+        """A few rows of all parties."""
+        assert self.cut is not None
+        self.cut.add(residues, self._left, residues[:, self._span], self._total)
 
 
 @dataclass
@@ -319,10 +366,18 @@ class Totals:
     cross: dict[Pair, Integers] = field(init=False)  # totals; with both corrections the products and their noise
 
     def __post_init__(self) -> None:
-        bits = self.stage.bits
-        self.blocks = self.stage.blocks()
+        bits, stage = self.stage.bits, self.stage
+        self.blocks = stage.blocks()
         self.done = 0  # blocks
-        self.cross = {(k, m): np.zeros((bits[k].size, bits[m].size), np.uint64) for k, m in self.stage.pairs}
+        self._ends = dict(
+            zip(stage.uploading, np.cumsum([bits[p].size for p in stage.uploading]).tolist(), strict=True)
+        )
+        self._firsts = [First(stage, party, self._ends) for party in dict(stage.pairs)]
+        self.cross = {pair: total for first in self._firsts for pair, total in first.totals.items()}
+        cuts = [first.cut for first in self._firsts]
+        self._as_residues = None not in cuts
+        at_once = min((cut.rows for cut in cuts if cut is not None), default=0)
+        self._room = np.empty((at_once, max(self._ends.values(), default=0)))
 
     @property
     def name(self) -> str:
@@ -341,23 +396,23 @@ class Totals:
             raise ProtocolError(f"masked rows came after all {self.stage.rows:,} rows had come")
         _, count = self.blocks[self.done]
         self.done += 1
-        bits, parties = {party: self.stage.bits[party] for party in came}, list(came)
-        ends = dict(zip(parties, np.cumsum([ring.size for ring in bits.values()]), strict=True))
-        wide = max(int(ring.max(initial=1)) for ring in bits.values()) > 32
-        rows = np.empty((count, max(ends.values())), np.uint64 if wide else np.uint32)
         for party, packed in came.items():
-            if len(packed) != rows_size(count, bits[party]):
+            if len(packed) != rows_size(count, self.stage.bits[party]):
                 raise ProtocolError(f"{party!r} sent {len(packed):,} bytes for {count:,} masked rows")
-            unpack_rows(packed, count, bits[party], rows[:, ends[party] - bits[party].size : ends[party]])
-        for number, first in enumerate(parties[:-1]):  # all later parties' columns lie side by side
-            later = parties[number + 1 :]
-            if any((first, second) in self.cross for second in later):
-                rings = [bits[second] for second in later]
-                own = rows[:, ends[first] - bits[first].size : ends[first]]
-                more = cross(own, rows[:, ends[first] :], bits[first], np.concatenate(rings))
-                for second, part in zip(later, _split(more, rings), strict=True):
-                    if (first, second) in self.cross:
-                        self.cross[first, second] += part
+        bits = self.stage.bits
+        if not self._as_residues:
+            words = {party: unpack_rows(packed, count, bits[party]) for party, packed in came.items()}
+            for (k, m), total in self.cross.items():
+                total += cross(words[k], words[m], bits[k], bits[m])
+            return
+        packed_rows = {party: PackedRows(packed, count, bits[party]) for party, packed in came.items()}
+        at_once = len(self._room)
+        for begin in range(0, count, at_once):
+            part = self._room[: min(at_once, count - begin)]
+            for party, rows in packed_rows.items():
+                rows.residues(begin, part, self._ends[party] - bits[party].size)
+            for first in self._firsts:
+                first.add(part)
 
     def _correct(self, party: str, parts: list[Packed]) -> None:
         own, partners = self.own[party], self.stage.partners(party)
@@ -382,7 +437,8 @@ class Totals:
 
     def load(self, saved: tuple[Any, ...]) -> None:
         self.done, products, parts = saved
-        self.cross = dict(zip(self.cross, (product.astype(np.uint64) for product in products), strict=True))
+        for total, product in zip(self.cross.values(), products, strict=True):
+            total[:] = product
         self.parts = dict(zip(self.own, parts, strict=False))  # none before all have come
 
 

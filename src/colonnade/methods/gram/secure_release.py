@@ -20,7 +20,7 @@ from scipy import sparse
 from colonnade.errors import ProtocolError
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring import Ring, add_products, add_squares
-from colonnade.kernels.ring import gram as own_products
+from colonnade.kernels.ring_products import gram as own_products
 from colonnade.methods.gram.design import OWN, Figures, Name, grid, label_bound, noise_sd, own_count, sums_weights
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows, entry_bounds
 from colonnade.methods.gram.rule import RowFrame, Sums
