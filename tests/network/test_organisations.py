@@ -131,7 +131,7 @@ def test_the_coordinators_log_follows_the_run_in_whole_numbers(followed):
 
 def typed(*words: str):
     """A command in this process; it would set up the logs and signals of all tests that follow."""
-    with mock.patch("colonnade.cli.coordinator._log_to_stderr"):
+    with mock.patch("colonnade.cli.coordinator.log_to_stderr"):
         return CliRunner().invoke(app, words)
 
 

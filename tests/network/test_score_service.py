@@ -51,6 +51,16 @@ def test_the_label_holder_gets_the_sum_of_all_parts(wired):
     assert [line.get("refused") for line in found["scores"]] == [None, "training", None, "no_row"]
 
 
+def test_a_key_is_the_same_row_however_its_request_is_read(wired):
+    import polars as pl
+
+    from colonnade.data.row_order import canonical
+
+    keys = [0, 17, -5, 10**15]
+    assert wired.service._words(keys) == canonical(pl.Series(keys))
+    assert wired.ask(key=True)[0] == 400
+
+
 def asked(made: Consortium, name: str, number: int, key: int, model: int = 0) -> Ask:
     approved = made.approved(HOLDER)
     pair = approved.keyring().shared(name, "score rows")

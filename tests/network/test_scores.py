@@ -545,7 +545,7 @@ def test_processes_on_a_network_score_as_one_process_does_at_the_word_of_a_coord
             options = {"privacy": SECURE.privacy, "noise": SeededNoise(1), "engine": hub, "store": tmp_path / "hub"}
             co.fit(made.federation, SECURE.problem, SECURE.method, **options).save(tmp_path / "fit.json")
         with mock.patch("colonnade.cli.terminal.to_stderr"):  # it would set up the logs of all tests that follow
-            done = CliRunner().invoke(app, ["coordinator", "score", *files, *where])
+            done = CliRunner().invoke(app, ["score", "rows", *files, *where])
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert (told["holder"], told["rows"]) == ("labels", 30)

@@ -29,6 +29,7 @@ from colonnade.cli import (
     predict,
     release,
     runs,
+    score,
     serve,
     simulate,
     sparse,
@@ -56,6 +57,7 @@ for group in (
     coordinator.app,
     coordinator.federation,
     jobs.app,
+    score.app,
     certs.app,
 ):
     app.add_typer(group)

@@ -67,7 +67,7 @@ def run(
         from colonnade.runs.config import load_job, save_finished
         from colonnade.views.page import check_target
 
-        _log_to_stderr(as_json, quiet or dry_run)
+        log_to_stderr(as_json, quiet or dry_run)
         asked, fed = load_job(job), co.Federation.open(file)
         for target in (output, report):
             if target is not None:
@@ -103,35 +103,6 @@ def run(
         answer(facts, lined(facts, 9), str(output), quiet, as_json)
 
 
-@app.command()
-def score(
-    file: File,
-    fit: Annotated[Path, typer.Option(help="The fit of an earlier run, as `coordinator run` wrote it.")],
-    certs: Certs = Path("certs"),
-    store: Store = Path("hub-store"),
-    listen: Listen = None,
-    patience: Patience = 600.0,
-    without: Annotated[list[str] | None, typer.Option(help="A party not in the federation file; may repeat.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the run's id; log warnings.")] = False,
-    as_json: LoggedJson = False,
-) -> None:
-    """Have the parties score their rows by a model they have parts of; the label holder alone learns the scores.
-
-    It is a run of its own: every party approves it, and its policy must allow scores.
-
-    Example: colonnade coordinator score federation.toml --fit fit.json
-    """
-    with explained(SAME):
-        from colonnade.runs.result import KeptScores
-
-        _log_to_stderr(as_json, quiet)
-        model, fed = co.load(fit), co.Federation.open(file)
-        with co.Grpc(hub_address(fed, listen), certs, patience=patience) as hub:
-            found = co.score(model, fed, without=without or (), engine=hub, store=store)
-        assert isinstance(found, KeptScores)
-        answer(vars(found), repr(found), found.run, quiet, as_json)
-
-
 def _fit_between(
     fed: co.Federation, asked: JobFile, hub: co.Grpc, store: Path, metrics: int | None, progress: bool
 ) -> co.Fit:
@@ -165,7 +136,7 @@ def _rehearse(
     return [*agreed, *UNKNOWN], found
 
 
-def _log_to_stderr(as_json: bool, quiet: bool) -> None:
+def log_to_stderr(as_json: bool, quiet: bool) -> None:
     """Logs on standard error, and SIGTERM as gentle as Ctrl-C."""
     terminal.to_stderr(as_json, quiet)
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))

@@ -74,7 +74,7 @@ def _check_parties(model: co.Fit, files: dict[str, Path], without: list[str]) ->
     """Whether everybody whose columns the model has is there, or is said not to be."""
     if model.coefficients.elsewhere:
         held = ", ".join(model.coefficients.elsewhere)
-        remedy = "`colonnade coordinator score FEDERATION.toml --fit FIT.json` has the parties score their rows"
+        remedy = "`colonnade score rows FEDERATION.toml --fit FIT.json` has the parties score their rows"
         raise co.InvalidInput(f"the coefficients of {held} are held there and did not leave: {remedy}.")
     if model.by_rows or any(model.schemas.get(name) is None for name in model.coefficients):
         raise co.InvalidInput("this model was fitted on plain matrices, which name no columns. Predict in Python.")

@@ -20,6 +20,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ class Order:
         del raw["approvals"]
         return raw
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         text = json.dumps([_FORMAT, self.terms], sort_keys=True)
         return hashlib.sha256(text.encode()).digest()

@@ -189,7 +189,11 @@ class ScoreService:
     def _words(self, keys: Sequence[Any]) -> list[bytes]:
         import polars as pl
 
+        if self._kind.is_integer() and all(type(key) is int for key in keys):
+            return [b"i%d" % key for key in keys]  # as `canonical` has them, without a column's detour
         try:
+            if any(isinstance(key, bool) for key in keys):
+                raise TypeError("true is no key")
             return row_order.canonical(pl.Series(keys, dtype=self._kind, strict=True))
         except Exception as error:  # of whatever type the caller's keys are
             raise Unanswered(400, "keys", f"the keys are not of the table's type, {self._kind}") from error

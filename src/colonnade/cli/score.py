@@ -1,0 +1,369 @@
+"""`colonnade score`: scores of rows between organisations, all at once or one by one as they are asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import colonnade as co
+from colonnade.cli import terminal
+from colonnade.cli.coordinator import SAME, Certs, File, Listen, LoggedJson, Patience, Store, hub_address, log_to_stderr
+from colonnade.cli.terminal import AsJson, answer, explained, lined, write_text
+
+if TYPE_CHECKING:
+    from colonnade.network.party_data import PartyData
+    from colonnade.network.party_file import PartyFile
+    from colonnade.network.score_order import Approved, Order
+
+app = typer.Typer(
+    name="score",
+    no_args_is_help=True,
+    help="Score rows between organisations: all at once (rows), or as they are asked for under a standing order.",
+    epilog="A standing order: score order, then score approve at every party, score part at all but the label holder, "
+    "and score serve there (docs/organisations.md).",
+)
+
+OrderFile = Annotated[Path, typer.Argument(metavar="ORDER.json", help="The standing order.")]
+PartyToml = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="This party's file, for the rows to score.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")]
+LogJson = Annotated[bool, typer.Option("--json", help="Log one JSON object a line instead of text.")]
+
+LOST = "stopped; the same command goes on. What was reserved of today's quota and not used is lost."
+
+log = logging.getLogger("colonnade.score")
+
+
+@app.command()
+def rows(
+    file: File,
+    fit: Annotated[Path, typer.Option(help="The fit of an earlier run, as `coordinator run` wrote it.")],
+    certs: Certs = Path("certs"),
+    store: Store = Path("hub-store"),
+    listen: Listen = None,
+    patience: Patience = 600.0,
+    without: Annotated[list[str] | None, typer.Option(help="A party not in the federation file; may repeat.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the run's id; log warnings.")] = False,
+    as_json: LoggedJson = False,
+) -> None:
+    """Have the parties score all their rows by a model they have parts of; the label holder alone learns the scores.
+
+    It is a run of its own, at the coordinator: every party approves it, and its policy must allow scores.
+
+    Example: colonnade score rows federation.toml --fit fit.json
+    """
+    with explained(SAME):
+        from colonnade.runs.result import KeptScores
+
+        log_to_stderr(as_json, quiet)
+        model, fed = co.load(fit), co.Federation.open(file)
+        with co.Grpc(hub_address(fed, listen), certs, patience=patience) as hub:
+            found = co.score(model, fed, without=without or (), engine=hub, store=store)
+        assert isinstance(found, KeptScores)
+        answer(vars(found), repr(found), found.run, quiet, as_json)
+
+
+# ------------------------------------------------------------------------------------ a standing order
+
+
+@app.command()
+def order(
+    file: Annotated[Path, typer.Argument(metavar="FEDERATION.toml", help="The federation file of the rows to score.")],
+    fit: Annotated[Path, typer.Option(help="The fit whose model scores.")],
+    rows_a_day: Annotated[int, typer.Option(min=1, help="The most rows that are answered in a day (UTC).")],
+    until: Annotated[str, typer.Option(help="The last day, such as 2027-12-31.")],
+    ask: Annotated[list[str] | None, typer.Option(help="Who may ask, by certificate; loopback: that machine.")] = None,
+    missing: Annotated[list[str] | None, typer.Option(help="A fallback without PARTY[,PARTY]; may repeat.")] = None,
+    training_rows: Annotated[bool, typer.Option("--training-rows", help="Score rows the model learned from.")] = False,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the order.")] = Path("order.json"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the order's id.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a standing order: who may ask for scores, by which model, how many rows a day, until when.
+
+    It asks and pays nobody. Give the file to one party after the other: each adds its approval. Fallbacks are solved
+    again from the fit's release, which costs nothing; a label holder with one other party left learns that party's
+    part of each score.
+
+    \bExamples:
+      colonnade score order new/federation.toml --fit fit.json --rows-a-day 1000 --until 2027-12-31
+      colonnade score order federation.toml --fit fit.json --rows-a-day 50000 --until 2027-12-31 --ask crm --missing lab
+    """
+    with explained():
+        from colonnade.data.federation_file import FederationFile
+        from colonnade.network.score_order import LOOPBACK, Fallback, Order
+        from colonnade.runtime.run_store import new_run_id
+
+        model, there = co.load(fit), FederationFile.load(file)
+        _check_model(model, there.label[0], list(there.members))
+        fallbacks = []
+        for absent in ([name.strip() for name in given.split(",")] for given in missing or ()):
+            less = model.without(*absent)
+            left = {name: tuple(less.coefficients[name].tolist()) for name in less.features}
+            fallbacks.append(Fallback(tuple(absent), float(less.intercept), left))
+        made = Order(
+            new_run_id(),
+            there.digest,
+            model.run,
+            model.depth,
+            float(model.intercept),
+            tuple(ask or [LOOPBACK]),
+            rows_a_day,
+            until,
+            training_rows,
+            tuple(fallbacks),
+        )
+        made.save(output)
+        facts = {**_facts(made, there.label[0], list(there.members)), "file": str(output)}
+        answer(facts, lined(facts, 13), made.id, quiet, as_json)
+
+
+def _check_model(model: co.Fit, holder: str, members: list[str]) -> None:
+    if model.model is not None or model.by_rows:
+        raise co.InvalidInput("scores on request are for linear models over the columns of several parties.")
+    if model.label != holder or set(model.features) != set(members):
+        raise co.InvalidInput(
+            f"the fit has columns of {', '.join(model.features)} and labels of {model.label}; the federation file has "
+            f"{', '.join(members)} and labels of {holder}. Write a federation file of the same parties."
+        )
+
+
+def _facts(made: Order, holder: str, members: list[str]) -> dict[str, Any]:
+    from colonnade.network.score_service import models_in_words
+
+    learns = models_in_words(made, holder, members)
+    return {
+        "order": made.id,
+        "model": made.model,
+        "may ask": ", ".join(made.askers),
+        "rows a day": f"{made.rows_a_day:,}",
+        "until": made.until,
+        "training rows": "may be scored: no epsilon holds for them then" if made.training_rows else "are refused",
+        f"{holder} learns": "; ".join(learns),
+        "equations": f"up to {len(learns)} about each row: one for each model",
+        "approved by": ", ".join(made.approvals) or "nobody yet",
+    }
+
+
+@app.command()
+def approve(
+    order: OrderFile,
+    file: PartyToml,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Approve a standing order as one party: your ledger opens it, and your signed key is added to the file.
+
+    Your policy must allow scores. Nothing leaves before `score part` runs here and every party has approved the same
+    terms. `colonnade runs abort STORE ORDER` ends it, for good.
+
+    Example: colonnade score approve order.json party.toml
+    """
+    with explained(), _at_party(order, file) as (settings, approved, data):
+        from colonnade.network.score_parts import Rows
+
+        made, holder = approved.order, settings.federation_file.label[0]
+        made.check_day(_today())
+        Rows(data, made, settings.store)  # its part of the model, its columns, and what it was learned from
+        facts = _facts(made, holder, list(settings.federation_file.members))
+        if not yes:
+            typer.echo(lined(facts, 13), err=True)
+            if not typer.confirm(f"Approve it for {settings.name}?", err=True):
+                typer.echo("nothing was approved", err=True)
+                raise typer.Exit(1)
+        signed = approved.approve()
+        signed.save(order)
+        still = [name for name in settings.federation_file.members if name not in signed.approvals]
+        told = {"order": signed.id, "approved": settings.name, "missing": still, "file": str(order)}
+        next_step = f"give {order} to {still[0]}" if still else f"give {order} to all: every party has approved"
+        answer(told, f"{settings.name} has approved {signed.id}; {next_step}", "", quiet, as_json)
+
+
+@app.command()
+def serve(
+    order: OrderFile,
+    file: PartyToml,
+    listen: Annotated[str, typer.Option(help="Where the other parties dial in, HOST:PORT; mutual TLS.")],
+    port: Annotated[int, typer.Option(help="The port of POST /score, /health, /ready and /metrics.")] = 8440,
+    host: Annotated[str, typer.Option(help="Its address; any but 127.0.0.1 needs --mtls.")] = "127.0.0.1",
+    mtls: Annotated[bool, typer.Option("--mtls", help="Who asks shows a certificate that the order names.")] = False,
+    quiet: Quiet = False,
+    as_json: LogJson = False,
+) -> None:
+    """Answer requests for scores, at the label holder, until stopped: Ctrl-C or SIGTERM, with exit code 0.
+
+    POST /score with {"key": 4711}, or {"keys": [...]} and an "id" if the request may come again. An answer says the
+    score, its number and the model; a row that the model was learned from, an unknown key and a day that is used up are
+    refused. Metrics count, and show no score.
+
+    \bExamples:
+      colonnade score serve order.json party.toml --listen 0.0.0.0:7445
+      curl -s localhost:8440/score -d '{"key": 4711}'
+    """
+    with explained(LOST):
+        if host != "127.0.0.1" and not mtls:
+            raise co.InvalidInput(
+                f"--host {host} without --mtls would let anybody ask. Say --mtls, or leave --host out."
+            )
+        with _at_party(order, file) as (settings, approved, data), contextlib.ExitStack() as last:
+            terminal.to_stderr(as_json, quiet)
+            stop = _until_stopped()
+            service = _serving(settings, approved, data, listen, mtls, last)
+            page = last.enter_context(_page(settings, port, host, mtls, service.show))
+            sys.setswitchinterval(0.001)  # a request passes through several threads, and none of them works for long
+            log.info("serving scores", extra={"order": approved.order.id, "port": page.port, "lines": listen})
+            stop.wait()
+        log.info("stopped")
+
+
+def _serving(
+    settings: PartyFile, approved: Approved, data: PartyData, listen: str, mtls: bool, last: contextlib.ExitStack
+) -> Any:
+    from colonnade.network.score_service import ScoreService, holder_lines
+
+    found: list[ScoreService] = []
+    lines = holder_lines(approved, settings.tls, listen, lambda party, raw: found[0].take(party, raw))
+    last.callback(lines.stop)
+    service = ScoreService(approved, data, lines.send, lines.connected, certified=mtls)
+    last.callback(service.close)
+    found.append(service)
+    lines.start()
+    return service
+
+
+@app.command()
+def part(
+    order: OrderFile,
+    file: PartyToml,
+    holder: Annotated[str, typer.Option(help="HOST:PORT, where the label holder's `score serve` listens.")],
+    metrics: Annotated[int | None, typer.Option(help="Serve /metrics, /health and /ready on this port.")] = None,
+    quiet: Quiet = False,
+    as_json: LogJson = False,
+) -> None:
+    """Answer for one party: dial the label holder and send masked parts of the rows that are asked for, until stopped.
+
+    A part is masked by keys that you share with the other parties, so that the label holder learns the sum of all parts
+    and not yours, unless you are the only other party. Each request counts against the day's quota here, too.
+
+    Example: colonnade score part order.json party.toml --holder bank.example.org:7445
+    """
+    with explained(LOST):
+        from colonnade.network.score_parts import Answerer
+        from colonnade.network.score_service import PartLine
+
+        with _at_party(order, file) as (settings, approved, data), contextlib.ExitStack() as last:
+            terminal.to_stderr(as_json, quiet)
+            name, members = settings.federation_file.label[0], settings.federation_file.members
+            if settings.name == name:
+                raise co.InvalidInput(f"{name!r} holds the labels: it runs `colonnade score serve`.")
+            stop = _until_stopped()
+            answerer = last.enter_context(contextlib.closing(Answerer(approved, data)))
+            pin = members[name].pin
+            line = last.enter_context(PartLine(answerer, settings.name, name, holder, settings.tls, pin))
+            if metrics is not None:
+
+                def show(page: Any) -> None:
+                    page.counter(
+                        "colonnade_score_parts_total", "Parts, by outcome.", lambda: dict(answerer.counts), "outcome"
+                    )
+                    page.gauge("colonnade_score_quota_left", "Rows that the day has left.", answerer.quota.left)
+                    page.needs("not connected to the label holder", lambda: bool(line.lines.connected()))
+
+                last.enter_context(_page(settings, metrics, "127.0.0.1", False, show))
+            log.info("answering", extra={"order": approved.order.id, "party": settings.name, "holder": holder})
+            stop.wait()
+        log.info("stopped")
+
+
+@app.command(name="log")
+def trail(
+    order: OrderFile,
+    file: PartyToml,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; by default standard output.")] = None,
+    form: Annotated[str, typer.Option("--format", help="csv or json.")] = "csv",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="With --output: print nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """What was asked of this party under an order: day, asker, number, model, outcome, and a digest of the row's key.
+
+    The chain of its rows is checked first. At the label holder the digest is the key itself, in hexadecimal.
+
+    Example: colonnade score log order.json party.toml --output asked.csv
+    """
+    with explained():
+        from colonnade.network.party_file import PartyFile
+        from colonnade.network.score_order import Order
+        from colonnade.network.score_parts import read_trail
+        from colonnade.runs.budgets import safe_cell
+
+        if form not in ("csv", "json"):
+            raise co.InvalidInput(f"cannot export as {form!r}; choose csv or json.")
+        settings = PartyFile.load(file)
+        lines = read_trail(settings.store, Order.load(order), settings.name)
+        text = json.dumps(lines, indent=1) if as_json or form == "json" else None
+        if text is None:
+            out = io.StringIO()
+            writer = csv.DictWriter(out, ["day", "asker", "number", "model", "outcome", "row"])
+            writer.writeheader()
+            writer.writerows({name: safe_cell(value) for name, value in line.items()} for line in lines)
+            text = out.getvalue()
+        if output is None:
+            typer.echo(text, nl=False)
+            return
+        write_text(output, text)
+        if not quiet:
+            typer.echo(str(output))
+
+
+# ------------------------------------------------------------------------------------ what they share
+
+
+@contextlib.contextmanager
+def _at_party(order: Path, file: Path) -> Iterator[tuple[PartyFile, Approved, PartyData]]:
+    from colonnade.network.party_file import PartyFile
+    from colonnade.network.score_order import Approved, Order
+    from colonnade.runtime.run_store import RunStore
+
+    settings, made = PartyFile.load(file), Order.load(order)
+    with contextlib.closing(RunStore(settings.store)) as store:
+        approved = Approved(made, settings.federation_file, settings.name, store, settings.identity())
+        data = replace(settings.read_data(), models=settings.models or settings.store)  # no labels are needed
+        yield settings, approved, data
+
+
+def _until_stopped() -> threading.Event:
+    stop = threading.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, lambda *_: stop.set())
+    return stop
+
+
+def _page(settings: PartyFile, port: int, host: str, mtls: bool, show: Any) -> Any:
+    import ssl
+
+    from colonnade.network.certs import load
+    from colonnade.network.status_page import StatusPage
+    from colonnade.network.transport.tls import tls_context
+
+    tls = tls_context(settings.tls, load(settings.tls), ssl.PROTOCOL_TLS_SERVER) if mtls else None
+    page = StatusPage(port, host, tls=tls)
+    show(page)
+    return page
+
+
+def _today() -> str:
+    from colonnade.network.score_order import today
+
+    return today()
