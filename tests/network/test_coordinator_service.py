@@ -7,6 +7,7 @@ Parties answer in threads of this process, so that a test can hold a run at a qu
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import threading
@@ -257,6 +258,30 @@ def test_a_job_that_stops_again_and_again_fails_with_the_last_reason(world: Worl
     assert "given up after 2 troubles; the last: the process of its run ended" in job.why
 
 
+def test_a_store_that_fails_when_a_run_ends_is_come_to_again(tmp_path: Path) -> None:
+    board = mock.Mock(connected=set)
+    file = mock.Mock(members={"a": None})
+    service = CoordinatorService(board, file, tmp_path, drive_job)
+    service.queue.submit("job", "text", "me")
+    taken = service.queue.take()
+    assert taken is not None
+    process = multiprocessing.get_context("fork").Process(target=int)
+    process.start()
+    process.join()
+    desk = mock.Mock(ending=("failed", "refused"), run="run", round=1, bytes=1)
+    service.driven["job"] = coordinator_service._Driven(taken[0], process, desk)
+    with (
+        mock.patch.object(coordinator_service, "FIRST_PAUSE", 0.0),
+        mock.patch.object(service.queue, "end", side_effect=[StoreError("the disk is full"), StoreError("still")]),
+    ):
+        for _ in range(2):
+            service.tick()
+            assert service.queue.job("job").state == "running"
+    service.tick()
+    assert (service.queue.job("job").state, service.driven) == ("failed", {})
+    service.close()
+
+
 def test_jobs_wait_while_a_party_is_missing(world: World) -> None:
     with world.service() as service, mock.patch.object(service, "all_here", return_value=False):
         world.jobs.submit("patient", world.job)
@@ -275,9 +300,9 @@ def test_a_job_waits_for_an_operator_while_others_run_and_goes_on_with_the_answe
         world.jobs.submit("asked-too", world.job)  # gets the one place while the first waits
         both = ("asked", "asked-too")
         world.until(service, lambda: len(box.questions()) == 2 and all(world.jobs.job(name).run for name in both))
-        first, second = (one.run for one in box.questions())
-        box.answer(first, True)
-        world.jobs.cancel(next(job.name for job in world.jobs.list() if job.run == second))
+        first, second = box.questions()
+        box.answer(first.name, True)
+        world.jobs.cancel(next(job.name for job in world.jobs.list() if job.run == second.run))
         world.over(service, *both)
         world.until(service, lambda: not box.questions(every=True))  # one begun, one withdrawn
         world.approve = lambda _: True

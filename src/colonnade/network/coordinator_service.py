@@ -56,6 +56,7 @@ class _Driven:
     job: QueuedJob
     process: ForkServerProcess
     desk: RunDesk
+    code: int | None = None  # with which its process ended, once that was seen
     told: tuple[str, int, int] = ("", 0, 0)
 
 
@@ -81,7 +82,7 @@ class CoordinatorService:
 
     def close(self) -> None:
         """End every run's process; the runs are taken up by the next service."""
-        for one in list(self.driven.values()):
+        for one in [one for one in self.driven.values() if one.code is None]:
             one.process.kill()
             self._let_go(one)
         self.driven.clear()
@@ -107,7 +108,7 @@ class CoordinatorService:
     def tick(self) -> None:
         """Look at everything once. A store that cannot be written to just now is looked at again later."""
         try:
-            for one in [one for one in self.driven.values() if not one.process.is_alive()]:
+            for one in [one for one in self.driven.values() if one.code is not None or not one.process.is_alive()]:
                 self._settle(one)
             for job in self.queue.cancelling():
                 self._cancel(job)
@@ -137,11 +138,13 @@ class CoordinatorService:
         one.process.close()
 
     def _settle(self, one: _Driven) -> None:
-        """The process of a run has ended: what becomes of its job."""
-        code, job = one.process.exitcode, one.job
-        self._let_go(one)
+        """The process of a run has ended: what becomes of its job. If the store fails on the way, it is come to again."""
+        job = one.job
+        if one.code is None:
+            one.code = one.process.exitcode
+            self._let_go(one)
         self._note(one)
-        died = f"the process of its run ended before it was over (exit code {code})"
+        died = f"the process of its run ended before it was over (exit code {one.code})"
         state, why = one.desk.ending or ("again", died)
         tries = job.troubles + 1
         if state == "undecided":
@@ -160,7 +163,8 @@ class CoordinatorService:
         del self.driven[job.name]
 
     def _cancel(self, job: QueuedJob) -> None:
-        if (one := self.driven.pop(job.name, None)) is not None:
+        one = self.driven.pop(job.name, None)
+        if one is not None and one.code is None:
             one.process.kill()
             self._let_go(one)
         state, why = self._abort(job, "cancelled", "cancelled while it was under way")
