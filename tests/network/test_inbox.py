@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -14,7 +16,7 @@ import colonnade as co
 from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.methods.node_setup import Call
 from colonnade.network import inbox as module
-from colonnade.network.inbox import Inbox
+from colonnade.network.inbox import Inbox, OpenQuestion
 from colonnade.network.party_file import Limits
 from colonnade.network.party_run import Request, Undecided
 from colonnade.privacy.events import EXACT, Charge
@@ -31,6 +33,11 @@ def box(tmp_path: Path) -> Iterator[Inbox]:
     made.close()
 
 
+def say(box: Inbox, run: str, answer: bool) -> OpenQuestion:
+    """As an operator who has just looked."""
+    return box.answer(next(one.name for one in box.questions(every=True) if one.run == run), answer)
+
+
 def put(box: Inbox, asked: Request = ASKED) -> None:
     with pytest.raises(Undecided):
         box(asked)
@@ -42,7 +49,7 @@ def test_a_question_stays_open_until_it_is_answered_and_is_shown_once(box: Inbox
     (shown,) = box.questions()
     assert (shown.run, shown.shown, shown.state) == ("run-1", "terms of run-1", "open")
     operator = Inbox(tmp_path / "store")  # another process
-    assert operator.answer("run-1", True).state == "approved"
+    assert say(operator, "run-1", True).state == "approved"
     operator.close()
     assert box(ASKED)
     assert (box.questions(), box.counts()["approved"]) == ([], 1)
@@ -51,9 +58,9 @@ def test_a_question_stays_open_until_it_is_answered_and_is_shown_once(box: Inbox
 
 def test_a_no_is_kept_and_the_operator_may_think_again(box: Inbox) -> None:
     put(box)
-    box.answer("run-1", False)
+    say(box, "run-1", False)
     assert [box(ASKED), box(ASKED)] == [False, False]
-    box.answer("run-1", True)
+    say(box, "run-1", True)
     assert box(ASKED)
 
 
@@ -72,9 +79,41 @@ def test_a_no_is_kept_and_the_operator_may_think_again(box: Inbox) -> None:
 )
 def test_a_yes_is_for_exactly_what_was_shown(box: Inbox, changed: dict) -> None:
     put(box)
-    box.answer("run-1", True)
+    say(box, "run-1", True)
     put(box, replace(ASKED, **changed))
     assert [one.state for one in box.questions()] == ["open"]
+
+
+def test_a_yes_to_what_was_read_is_not_one_to_what_took_its_place(box: Inbox) -> None:
+    put(box)
+    (read,) = box.questions()
+    put(box, replace(ASKED, rows=31))  # the hub proposes something else under the same name
+    for name in (read.name, "run-1", "run-1:"):
+        with pytest.raises(InvalidInput, match="is not the question about run run-1 that is open now"):
+            box.answer(name, True)
+    put(box, replace(ASKED, rows=31))
+    put(box)  # and what was read again: read it again
+    with pytest.raises(InvalidInput, match="is not the question"):
+        box.answer(read.name, True)
+    assert box.answer("run-1", False).state == "refused"  # a no is safe whatever it is said to
+
+
+def test_a_yes_that_no_run_began_on_is_forgotten(box: Inbox) -> None:
+    put(box)
+    say(box, "run-1", True)
+    with mock.patch("time.time", return_value=time.time() + 3599):
+        assert box(ASKED)
+    with mock.patch("time.time", return_value=time.time() + 3601):
+        put(box)
+        assert [one.state for one in box.questions()] == ["open"]
+
+
+def test_an_inbox_of_before_there_were_codes_asks_again(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "inbox.db")) as db, db:
+        db.executescript("create table question(run text primary key, answer text); pragma user_version = 1")
+        db.execute("insert into question values ('run-1', 'yes')")
+    with closing(Inbox(tmp_path)) as box:
+        put(box)
 
 
 def test_what_nobody_answers_in_time_is_refused(box: Inbox) -> None:
@@ -83,7 +122,7 @@ def test_what_nobody_answers_in_time_is_refused(box: Inbox) -> None:
         with pytest.raises(PolicyRefused, match="within 1 hours"):
             box(ASKED)
         with pytest.raises(InvalidInput, match="was open until"):
-            box.answer("run-1", True)
+            say(box, "run-1", True)
         assert (box.questions(), box.counts()["expired"]) == ([], 1)
 
 

@@ -16,7 +16,7 @@ from colonnade.cli.terminal import AsJson, answer, explained
 if TYPE_CHECKING:
     from colonnade.network.inbox import Inbox
 
-Runs = Annotated[list[str], typer.Argument(metavar="RUN...", help="As `colonnade party inbox` shows them.")]
+Names = Annotated[list[str], typer.Argument(metavar="RUN:CODE...", help="As `colonnade party inbox` shows them.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
 
 
@@ -25,7 +25,7 @@ def inbox(
     every: Annotated[
         bool, typer.Option("--all", help="Also those that were answered, or that nobody answered.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the runs' names.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the questions' names, RUN:CODE.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """The questions that wait for you: terms, what would leave, and what it costs, as `party run` would show them.
@@ -40,34 +40,35 @@ def inbox(
     with explained():
         with closing(_inbox(file)) as box:
             found = box.questions(every=every)
-        plain = [{**asdict(one), "state": one.state} for one in found]
-        texts = [f"{one.shown}\n{one.state}, until {_when(one.until)}\n" for one in found]
+        plain = [{**asdict(one), "name": one.name, "state": one.state} for one in found]
+        texts = [f"{one.shown}\n{one.name} is {one.state}, until {_when(one.until)}\n" for one in found]
         waiting = "\n".join(texts) or "no question is open"
-        answer(plain, waiting, "\n".join(one.run for one in found), quiet, as_json)
+        answer(plain, waiting, "\n".join(one.name for one in found), quiet, as_json)
 
 
-def approve(file: File, runs: Runs, quiet: Quiet = False, as_json: AsJson = False) -> None:
+def approve(file: File, names: Names, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Say yes to runs: each takes part when the coordinator proposes it again, in at most two minutes.
 
-    A yes is for exactly what the inbox shows; the ledger and the policy are asked all the same.
+    A yes is for exactly what the inbox shows under this code: a run that was proposed with other terms meanwhile has
+    another one. The ledger and the policy are asked all the same.
 
-    Example: colonnade party approve party.toml 20260101T120000-0123456789ab
+    Example: colonnade party approve party.toml 20260101T120000-0123456789ab:5f0c91e2
     """
-    _decide(file, runs, True, quiet, as_json)
+    _decide(file, names, True, quiet, as_json)
 
 
-def refuse(file: File, runs: Runs, quiet: Quiet = False, as_json: AsJson = False) -> None:
-    """Say no to runs: the coordinator hears that a party refused, and not why; nobody has spent anything.
+def refuse(file: File, names: Names, quiet: Quiet = False, as_json: AsJson = False) -> None:
+    """Say no to runs, with or without a code: the coordinator hears that a party refused, and not why; nobody pays.
 
     Example: colonnade party refuse party.toml 20260101T120000-0123456789ab
     """
-    _decide(file, runs, False, quiet, as_json)
+    _decide(file, names, False, quiet, as_json)
 
 
-def _decide(file: File, runs: list[str], yes: bool, quiet: bool, as_json: bool) -> None:
+def _decide(file: File, names: list[str], yes: bool, quiet: bool, as_json: bool) -> None:
     with explained():
         with closing(_inbox(file)) as box:
-            said = [box.answer(run, yes) for run in runs]
+            said = [box.answer(name, yes) for name in names]
         plain = [{"run": one.run, "state": one.state} for one in said]
         answer(plain, "\n".join(f"{one.run} {one.state}" for one in said), "", quiet, as_json)
 

@@ -4,7 +4,9 @@ With approve = "inbox" a proposed run that [limits] do not let pass becomes a qu
 nothing is decided yet and proposes the run again later; other runs go on meanwhile. The operator looks
 (`colonnade party inbox`) and says yes or no, in any terminal, for as long as the party's file leaves a question open
 (`open_hours`); then it is refused. An answer holds for exactly what was shown: a run that is proposed with other terms,
-another call, other rows or after one more run of scores is a new question.
+another call, other rows or after one more run of scores is a new question. It has a new code, drawn here: the hub names
+runs, so a yes to a run's name alone could be for what the hub put in its place while the operator was reading. A yes
+that no run has begun on is forgotten after `open_hours`, too.
 
 A no is kept as a yes is, so that how fast an answer comes does not tell a refusal by the operator from one by the
 ledger. The hub chooses how many runs it proposes, so questions are bounded: over `MOST` open ones, a new one is refused
@@ -16,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -27,11 +30,12 @@ from colonnade.network.party_run import Request, Undecided
 
 MOST = 200  # questions that are open
 KEPT = 1000  # questions of which an answer, or that nobody answered, is still known
-_FORMAT = 1
+_CODE = 4  # bytes that tell a question from the one before it about the same run
+_FORMAT = 2
 _SCHEMA = f"""
 create table if not exists question(
-    run text primary key, digest blob not null, shown text not null, asked real not null, until real not null,
-    answer text not null default '', answered real);
+    run text primary key, code text not null, digest blob not null, shown text not null, asked real not null,
+    until real not null, answer text not null default '', answered real);
 pragma user_version = {_FORMAT};
 """
 
@@ -43,10 +47,16 @@ class OpenQuestion:
     """One question as an operator sees it."""
 
     run: str
+    code: str
     shown: str  # the terms, what would leave, and what it costs, in words
     asked: float
     until: float
     answer: str  # "yes", "no", or nothing yet
+
+    @property
+    def name(self) -> str:
+        """By which it is answered."""
+        return f"{self.run}:{self.code}"
 
     @property
     def state(self) -> str:
@@ -71,10 +81,12 @@ class Inbox:
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma secure_delete = on")
             (found,) = self._db.execute("pragma user_version").fetchone()
-        if found not in (0, _FORMAT):
+        if found not in (0, 1, _FORMAT):
             self._db.close()
             raise StoreError(f"{self.path} was written by a later Colonnade (format {found}). Install that one.")
         with self._explained():
+            if found == 1:
+                self._db.execute("drop table question")  # they had no codes; whatever is still proposed is asked again
             self._db.executescript(_SCHEMA)
 
     def close(self) -> None:
@@ -86,12 +98,13 @@ class Inbox:
         """The operator's answer; Undecided before there is one, and a refusal when nobody gave one in time."""
         digest = _digest(asked)
         with self._atomic():
-            query = "select digest, until, answer from question where run = ?"
+            query = "select digest, until, answer, answered from question where run = ?"
             known = self._db.execute(query, (asked.run,)).fetchone()
-            if known is None or known[0] != digest:
+            is_old = known is not None and known[2] == "yes" and time.time() >= known[3] + self.seconds
+            if known is None or known[0] != digest or is_old:
                 self._ask(asked, digest)
                 raise Undecided
-        _, until, answer = known
+        _, until, answer, _ = known
         if answer:
             return bool(answer == "yes")
         if time.time() < until:
@@ -111,9 +124,9 @@ class Inbox:
                 f"{waiting:,} questions to the operator of {asked.party!r} are open, so run {asked.run} was not added. "
                 "Nothing was sent. Answer some: `colonnade party inbox`."
             )
-        told = (asked.run, digest, self.describe(asked), now, now + self.seconds)
+        told = (asked.run, secrets.token_hex(_CODE), digest, self.describe(asked), now, now + self.seconds)
         self._db.execute(
-            "insert or replace into question(run, digest, shown, asked, until) values (?, ?, ?, ?, ?)", told
+            "insert or replace into question(run, code, digest, shown, asked, until) values (?, ?, ?, ?, ?, ?)", told
         )
         self._db.execute(
             "delete from question where (answer != '' or until <= ?) and run not in "
@@ -133,7 +146,8 @@ class Inbox:
     def questions(self, *, every: bool = False) -> list[OpenQuestion]:
         """Those that are open, the oldest first; or all that are known."""
         with self._explained():
-            rows = self._db.execute("select run, shown, asked, until, answer from question order by asked").fetchall()
+            columns = "run, code, shown, asked, until, answer"
+            rows = self._db.execute(f"select {columns} from question order by asked").fetchall()  # noqa: S608  fixed
         found = [OpenQuestion(*row) for row in rows]
         return [one for one in found if every or one.state == "open"]
 
@@ -142,14 +156,21 @@ class Inbox:
         states = [one.state for one in self.questions(every=True)]
         return {state: states.count(state) for state in ("open", "approved", "refused", "expired")}
 
-    def answer(self, run: str, answer: bool) -> OpenQuestion:
-        """Say yes or no; until the run has begun the operator may think again."""
+    def answer(self, name: str, answer: bool) -> OpenQuestion:
+        """Say yes or no to RUN:CODE, as it was shown; until the run has begun the operator may think again."""
+        run, _, code = name.partition(":")
         with self._atomic():
             known = next((one for one in self.questions(every=True) if one.run == run), None)
             if known is None:
                 raise InvalidInput(
                     f"there is no question about run {run!r}: it was answered and has begun, or is over, or never "
                     "came. `colonnade party inbox` shows those that are open."
+                )
+            if code != known.code and (code or answer):
+                raise InvalidInput(
+                    f"{name!r} is not the question about run {run} that is open now: say RUN:CODE for what you have "
+                    "read. It was proposed with other terms since, or the code is missing. Nothing was answered: read "
+                    "`colonnade party inbox` again."
                 )
             if known.state == "expired":
                 raise InvalidInput(f"the question about run {run} was open until {_when(known.until)}, and is no more.")
