@@ -138,7 +138,7 @@ class CoordinatorService:
         one.process.close()
 
     def _settle(self, one: _Driven) -> None:
-        """The process of a run has ended: what becomes of its job. If the store fails on the way, it is come to again."""
+        """The process of a run has ended: what becomes of its job. If the store fails it is come to again."""
         job = one.job
         if one.code is None:
             one.code = one.process.exitcode
