@@ -115,6 +115,11 @@ OTHER_METHODS: dict[str, Case] = {
     "kernel svm, general graph": Case(
         co.DistributedFrankWolfe(**WALK, step=co.LineSearch(), topology=co.Topology.ring(3)), KERNEL, by="rows"
     ),
+    "private gram, ring": Case(
+        co.PrivateGram(topology=co.Topology.ring(4)),
+        co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1)),
+        privacy=co.Privacy(epsilon=1.0, delta=1e-6, trust="parties", row_norm=3.0, label_bound=2.0),
+    ),
     "graph ridge": Case(co.GraphRidge(co.Topology.line(4), rounds=6), RIDGE),
     "graph admm": Case(
         co.GraphADMM(co.Topology.ring(4), rounds=6), co.Problem(co.Logistic(), penalty=co.Lasso(0.05), intercept=True)

@@ -307,8 +307,8 @@ class MethodBase(ABC):
         """Whether the settings hold the labels, by the place of a row."""
         return False
 
-    def variant(self, problem: object) -> Method | GraphMethod | Self:  # noqa: ARG002  one form solves all
-        """The form of the method that solves this problem."""
+    def variant(self, problem: object, privacy: Privacy | None = None) -> Method | GraphMethod | Self:  # noqa: ARG002
+        """The form of the method that solves this problem under these terms; most have one."""
         return self
 
     def depth(self, job: Job) -> int:  # noqa: ARG002  lines

@@ -127,7 +127,7 @@ def price(call: Call, federation: Federation, data: PartyData, scoring: Scoring)
     """The job as this party understands it, and what it would cost everybody."""
     if data.scoring and not isinstance(call.method, MaskedScores):
         raise PolicyRefused(f"the table of {data.name!r} is there to be scored, not to learn from. Nothing was sent.")
-    method = call.method.variant(call.problem)
+    method = call.method.variant(call.problem, call.privacy)
     if isinstance(method, MaskedScores):
         method = scoring.equip(method)
     problem: Any = call.problem  # as in fit: a method refuses a problem it does not know

@@ -53,7 +53,7 @@ def checked_call(
     """Every check of a call that needs no store."""
     asked = method if method is not None else default_method(privacy, problem)
     _check_kinds(federation, problem, asked)
-    method = asked.variant(problem)
+    method = asked.variant(problem, privacy)
     privacy = with_trust(privacy, method.trusts)
     _check_arguments(federation, problem, method)
     federation = _with_names(federation, problem, privacy)

@@ -48,6 +48,7 @@ from colonnade.methods.method import (
 from colonnade.privacy.block import Block, Column
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
+from colonnade.privacy.statement import Privacy
 from colonnade.privacy.values import Packed, Released
 from colonnade.problem import AdaBoost, KernelSVM, Problem, Topology
 from colonnade.problem.hull import Corrector
@@ -353,7 +354,7 @@ class DistributedFrankWolfe(WalkSettings, Method):
         if not (given is None or isinstance(given, Topology)):
             raise InvalidInput(f"topology={given!r} is not a graph: give one such as co.Topology.ring(4).", "topology")
 
-    def variant(self, problem: object) -> Method | GraphMethod:
+    def variant(self, problem: object, privacy: Privacy | None = None) -> Method | GraphMethod:  # noqa: ARG002
         """The form of the method that solves this problem on this topology."""
         from colonnade.methods.frank_wolfe import graph, kernel_svm  # they build on this file
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from colonnade.methods.gram.secure_products import BLOCK_BYTES, Rows
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.lattice import Blinding, Hiding, public_product
 from colonnade.privacy.values import Packed, Released
-from colonnade.runtime.program import Inbox, Post, Program, expect, message, public_bytes
+from colonnade.runtime.program import Post, Program, expect, message, public_bytes
 
 HELD = 1 << 23  # entries of a party's matrix that it holds at a time
 
@@ -55,12 +56,55 @@ def blocks(exchange: Exchange) -> list[tuple[int, int]]:
     return [(first, min(size, rows - first)) for first in range(0, rows, size)]
 
 
+class Line(Protocol):
+    """How a party's rows and answers come to its partners, and theirs to it: once a round, everybody in step."""
+
+    def rows(self, rows: Released[bytes]) -> Program[dict[str, bytes]]:
+        """Rows to receivers, or nothing where there is none; those of each sender."""
+        ...
+
+    def answers(
+        self, blind: Released[Packed] | None, noisy: Mapping[str, Released[Packed]]
+    ) -> Program[dict[str, tuple[Packed, ...]]]:
+        """W and, by sender, B; of each receiver its W and the B that is for this party."""
+        ...
+
+
+@dataclass(frozen=True)
+class Star:
+    """Sealed messages from party to party, through the coordinator."""
+
+    exchange: Exchange
+    gate: Gate
+
+    def rows(self, rows: Released[bytes]) -> Program[dict[str, bytes]]:
+        me, nothing = self.gate.node, Across(self.gate.nothing(), ())
+        told, receivers = Across(rows, ()), self.exchange.receivers(me)
+        inbox = yield from self._swap({p: told if p in receivers else nothing for p in self.exchange.partners(me)})
+        return {sender: inbox[sender].rows.value for sender in self.exchange.senders(me)}
+
+    def answers(
+        self, blind: Released[Packed] | None, noisy: Mapping[str, Released[Packed]]
+    ) -> Program[dict[str, tuple[Packed, ...]]]:
+        me, nothing = self.gate.node, self.gate.nothing()
+        told: dict[str, tuple[Released[Packed], ...]] = {}
+        if blind is not None:
+            told = {sender: (blind, one) for sender, one in noisy.items()}
+        inbox = yield from self._swap({p: Across(nothing, told.get(p, ())) for p in self.exchange.partners(me)})
+        return {r: tuple(part.value for part in inbox[r].answer) for r in self.exchange.receivers(me)}
+
+    def _swap(self, to: Mapping[str, Across]) -> Program[dict[str, Across]]:
+        inbox = yield Post(to, tuple(to))
+        return {partner: expect(inbox, partner, Across) for partner in to}
+
+
 @dataclass
 class Products:
     """One party's part of the products of a stage."""
 
     exchange: Exchange
     gate: Gate
+    line: Line
     digest: bytes  # of all that the parties were told of the stage
     bound: int  # public, of the entries of its matrix
     answers: dict[str, NDArray[np.uint64]] = field(default_factory=dict)  # by sender: bᵀ[r; Y], before noise
@@ -89,48 +133,35 @@ class Products:
     def pass_rows(self, matrix: Rows) -> Program[None]:
         """Read all rows once; hide them for receivers, and multiply what senders hid."""
         exchange, partners = self.exchange, self.exchange.partners(self.me)
-        receivers, senders = exchange.receivers(self.me), exchange.senders(self.me)
+        receivers = exchange.receivers(self.me)
         if partners:
             key = self.gate.hidden(self.hiding) if receivers else self.gate.nothing()
-            inbox = yield self._post(key)
-            self._start(inbox, senders)
+            self._start((yield from self.line.rows(key)))
         for first, count in blocks(exchange):
             rows = matrix(first, count)
             if partners:
                 hidden = self.gate.hidden(self.hiding, rows) if receivers else self.gate.nothing()
-                inbox = yield self._post(hidden)
-                self._multiply(inbox, senders, first, rows)
+                self._multiply((yield from self.line.rows(hidden)), first, rows)
 
-    def _post(self, rows: Released[bytes], answers: Mapping[str, tuple[Released[Packed], ...]] | None = None) -> Post:
-        """The rows to receivers, their answers to senders, and nothing beside them; one message from each partner."""
-        nothing, partners = self.gate.nothing(), self.exchange.partners(self.me)
-        for_receivers, for_senders = Across(rows, ()), Across(nothing, ())
-        receivers = self.exchange.receivers(self.me)
-        to = {p: for_receivers if p in receivers else for_senders for p in partners}
-        if answers is not None:
-            to = {p: Across(nothing, answers.get(p, ())) for p in partners}
-        return Post(to, partners)
-
-    def _start(self, inbox: Inbox, senders: tuple[str, ...]) -> None:
+    def _start(self, came: Mapping[str, bytes]) -> None:
         lattice = self.exchange.lattice
-        if senders:
+        if came:
             width = self.exchange.sides[self.me].width
             self._product: NDArray[np.uint64] = np.zeros((lattice.dimension, width), np.uint64)
-        for sender in senders:
-            rows = self._rows_of(inbox, sender, lattice.dimension, 0)
+        for sender, packed in came.items():
+            rows = self._unpacked(sender, packed, lattice.dimension, 0)
             self.answers[sender] = self.blinding.mix(rows).astype(np.uint64)
 
-    def _multiply(self, inbox: Inbox, senders: tuple[str, ...], first: int, rows: Integers) -> None:
+    def _multiply(self, came: Mapping[str, bytes], first: int, rows: Integers) -> None:
         lattice = self.exchange.lattice
-        if senders:
+        if came:
             self._product += public_product(rows, first, self.bound, self.public, lattice)
-        for sender in senders:
-            theirs = self._rows_of(inbox, sender, len(rows), self.exchange.cut)
+        for sender, packed in came.items():
+            theirs = self._unpacked(sender, packed, len(rows), self.exchange.cut)
             self.answers[sender] += inner(rows, theirs, self.bound, lattice)
 
-    def _rows_of(self, inbox: Inbox, sender: str, count: int, cut: int) -> NDArray[np.uint64]:
+    def _unpacked(self, sender: str, packed: bytes, count: int, cut: int) -> NDArray[np.uint64]:
         lattice, width = self.exchange.lattice, self.exchange.sides[sender].width
-        packed = expect(inbox, sender, Across).rows.value
         if len(packed) != hidden_size(count * width, cut, lattice):
             raise ProtocolError(f"{sender!r} sent {len(packed):,} bytes for {count:,} encrypted rows")
         return unpack_hidden(packed, width, cut, lattice, count)
@@ -142,18 +173,14 @@ class Products:
         exchange, lattice = self.exchange, self.exchange.lattice
         if not exchange.partners(self.me):
             return []
-        answers: dict[str, tuple[Released[Packed], ...]] = {}
-        if noisy:
-            blind = self.gate.blinded(self.blinding, self._product)
-            answers = {sender: (blind, one) for sender, one in noisy.items()}
-        inbox = yield self._post(self.gate.nothing(), answers)
+        blind = self.gate.blinded(self.blinding, self._product) if noisy else None
+        came = yield from self.line.answers(blind, noisy)
         opened = []
         for receiver in exchange.receivers(self.me):
-            came = [part.value for part in expect(inbox, receiver, Across).answer]
+            parts = came[receiver]
             width, mine = exchange.sides[receiver].width, exchange.sides[self.me].width
-            shapes = [(lattice.dimension, width), (mine, width)]
-            fits = [part.values.shape for part in came] == shapes
-            if not fits or any(part.bits != lattice.bits for part in came):
+            fits = [part.values.shape for part in parts] == [(lattice.dimension, width), (mine, width)]
+            if not fits or any(part.bits != lattice.bits for part in parts):
                 raise ProtocolError(f"{receiver!r} sent an answer of other sizes than its {width:,} columns ask for")
-            opened.append(self.hiding.reveal(came[0].values, came[1].values))
+            opened.append(self.hiding.reveal(*(part.values for part in parts)))
         return opened

@@ -8,6 +8,7 @@ Coordinator   asks for everybody's parts, and reads products off what senders op
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +20,12 @@ from colonnade.kernels.ring import add_products
 from colonnade.kernels.ring_products import gram as own_products
 from colonnade.methods.gram.design import HALF, OWN, Figures, noise_sd, own_count, sums_weights
 from colonnade.methods.gram.lwe_design import Exchange, Mechanism, Side, settle
-from colonnade.methods.gram.lwe_products import Products
+from colonnade.methods.gram.lwe_products import Line, Products, Star
 from colonnade.methods.gram.secure_design import Design, Layout, fixed_labels
 from colonnade.methods.gram.secure_products import Parts, SendParts
 from colonnade.methods.gram.secure_release import Collected, OwnMatrix, Prepared, SumsOfRows, gram_matrix
 from colonnade.privacy.events import Scope
-from colonnade.privacy.gate import Gate
-from colonnade.privacy.values import Private
+from colonnade.privacy.values import Packed, Private
 from colonnade.runtime.program import COORDINATOR, Program, ask, receive
 
 
@@ -66,6 +66,24 @@ def _sums_sides(design: Design, figures: Figures) -> dict[str, Side]:
 
 
 def release_gram(design: Design, prepared: Prepared, matrix: OwnMatrix) -> Program[Parts]:
+    """To the coordinator: what `gram_parts` has."""
+    exchange = exchange_of(design, prepared.figures, prepared.layout)
+    parts = yield from gram_parts(design, prepared, matrix, exchange, Star(exchange, matrix.gate))
+    yield from receive(COORDINATOR, SendParts)
+    return Parts(parts)
+
+
+def release_sums(design: Design, prepared: Prepared, sums: SumsOfRows) -> Program[Parts]:
+    """To the coordinator: what `sums_parts` has."""
+    exchange = exchange_of(design, prepared.figures, prepared.layout)
+    parts = yield from sums_parts(design, prepared, sums, exchange, Star(exchange, sums.gate))
+    yield from receive(COORDINATOR, SendParts)
+    return Parts(parts)
+
+
+def gram_parts(
+    design: Design, prepared: Prepared, matrix: OwnMatrix, exchange: Exchange, line: Line
+) -> Program[tuple[Any, ...]]:
     """The Gram matrix of its own rows, and its part of the products with everybody else's: one mechanism."""
     gate, layout, width = matrix.gate, prepared.layout, matrix.width
     own, sums = np.zeros((width, width), np.int64), np.zeros(width, np.int64)
@@ -76,26 +94,24 @@ def release_gram(design: Design, prepared: Prepared, matrix: OwnMatrix) -> Progr
         add_products(rows, matrix.constant[first : first + count, None], sums[:, None])
         return rows
 
-    products = _products(design, prepared, gate, matrix.bound)
+    products = Products(exchange, gate, line, prepared.digest, matrix.bound)
     yield from products.pass_rows(read)
     diagonal, triangle, column_sums = layout.weights(gate.node)
     sent = matrix.squares_sent
     values = (np.diag(own)[:sent], own[np.triu_indices(width, 1)], sums)
     weights = (diagonal[:sent], triangle, column_sums)
-    return Parts((yield from _let_out(design, prepared, products, values, weights)))
+    return (yield from _let_out(design, prepared, products, values, weights))
 
 
-def release_sums(design: Design, prepared: Prepared, sums: SumsOfRows) -> Program[Parts]:
+def sums_parts(
+    design: Design, prepared: Prepared, sums: SumsOfRows, exchange: Exchange, line: Line
+) -> Program[tuple[Any, ...]]:
     """Squares and class sums of its own, and its part of the class sums that it computes with the label holder."""
-    products = _products(design, prepared, sums.gate, sums.bound)
+    products = Products(exchange, sums.gate, line, prepared.digest, sums.bound)
     yield from products.pass_rows(sums.read)
     own = sums.own()
     weights = sums_weights(prepared.figures, len(own))
-    return Parts((yield from _let_out(design, prepared, products, own, weights)))
-
-
-def _products(design: Design, prepared: Prepared, gate: Gate, bound: int) -> Products:
-    return Products(exchange_of(design, prepared.figures, prepared.layout), gate, prepared.digest, bound)
+    return (yield from _let_out(design, prepared, products, own, weights))
 
 
 def _let_out(
@@ -119,7 +135,6 @@ def _let_out(
         routes = [(me, receiver) for receiver in exchange.receivers(me)]
         noise = tuple(exchange.weights(route) for route in routes)
         rest = gate.the_rest(Private(tuple(opened), sensitivity), noise, tuple(ring for _ in routes))
-    yield from receive(COORDINATOR, SendParts)
     return (*released[: len(own)], *rest)
 
 
@@ -136,14 +151,20 @@ class Lifted:
         return product
 
 
-def collect(design: Design, prepared: Prepared, counts: dict[str, int]) -> Program[Collected]:
+def own_counts(design: Design, figures: Figures) -> dict[str, int]:
+    """By party: how many of its parts it computes alone; in joint the squared lengths are one more."""
+    more = 1 if figures.name == "joint" else 0
+    return {name: own_count(design.job, figures, name) + more for name in design.job.roster.parties}
+
+
+def read_parts(
+    design: Design, prepared: Prepared, exchange: Exchange, came: Mapping[str, Sequence[Packed]]
+) -> Collected:
     """Everybody's parts; products in units, each pair's first party first."""
-    parties = design.job.roster.parties
-    exchange = exchange_of(design, prepared.figures, prepared.layout)
-    came = yield from ask(parties, SendParts(), Parts)
+    parties, counts = design.job.roster.parties, own_counts(design, prepared.figures)
     own, cross = {}, {}
     for party in parties:
-        parts = [part.value.values for part in came[party].parts]
+        parts = [part.values for part in came[party]]
         routes = [(party, receiver) for receiver in exchange.receivers(party)]
         if len(parts) != counts[party] + len(routes):
             raise ProtocolError(f"{party!r} sent {len(parts)} parts where {counts[party] + len(routes)} were due")
@@ -156,17 +177,26 @@ def collect(design: Design, prepared: Prepared, counts: dict[str, int]) -> Progr
     return Collected(own, {pair: cross[pair] for pair in exchange.pairs})
 
 
+def _collect(design: Design, prepared: Prepared) -> Program[Collected]:
+    came = yield from ask(design.job.roster.parties, SendParts(), Parts)
+    exchange = exchange_of(design, prepared.figures, prepared.layout)
+    parts = {name: [part.value for part in one.parts] for name, one in came.items()}
+    return read_parts(design, prepared, exchange, parts)
+
+
 def collect_sums(design: Design, prepared: Prepared) -> Program[Collected]:
     """Class sums."""
-    parties = design.job.roster.parties
-    counts = {name: own_count(design.job, prepared.figures, name) for name in parties}
-    return (yield from collect(design, prepared, counts))
+    return (yield from _collect(design, prepared))
 
 
 def collect_gram(design: Design, prepared: Prepared) -> Program[Floats]:
     """The noisy Gram matrix of [a, c·1, τ·y] in steps²."""
+    return read_gram(design, prepared, (yield from _collect(design, prepared)))
+
+
+def read_gram(design: Design, prepared: Prepared, got: Collected) -> Floats:
+    """The same, from what came."""
     job, figures, layout = design.job, prepared.figures, prepared.layout
-    got = yield from collect(design, prepared, dict.fromkeys(job.roster.parties, 3))
     fixed = fixed_labels(job, figures)
     diagonal, rest = np.zeros(layout.owner.size), {}
     for name, (squares, *others) in got.own.items():

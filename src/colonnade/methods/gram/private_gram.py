@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import numpy as np
@@ -52,7 +52,7 @@ from colonnade.methods.gram.local import (
 )
 from colonnade.methods.gram.lwe_design import check_failure
 from colonnade.methods.gram.lwe_products import Across
-from colonnade.methods.gram.rule import Gram, RowFrame, Solving, prepare, survival
+from colonnade.methods.gram.rule import Extended, Gram, GramRule, RowFrame, Solving, Sums, prepare, survival
 from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings, Layout
 from colonnade.methods.gram.secure_products import (
     Diagonal,
@@ -81,12 +81,24 @@ from colonnade.methods.gram.secure_release import (
     release_sums,
 )
 from colonnade.methods.gram.solve import GramSolution, solve
-from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Method, Own, SendLabels, finish_party, numbers
+from colonnade.methods.method import (
+    Answer,
+    Done,
+    Finish,
+    GraphMethod,
+    Job,
+    Labels,
+    Method,
+    Own,
+    SendLabels,
+    finish_party,
+    numbers,
+)
 from colonnade.privacy.block import LARGEST, Block
 from colonnade.privacy.events import Audience, Plan
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.statement import Trust
-from colonnade.problem import ElasticNet, GroupLasso, Lasso, LeastSquares, Logistic, Ridge
+from colonnade.privacy.statement import Privacy, Trust
+from colonnade.problem import ElasticNet, GroupLasso, Lasso, LeastSquares, Logistic, Ridge, Topology
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Post, Program, ask, ask_one, receive, tell
 
@@ -116,15 +128,41 @@ def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]
             lwe_release.collect_sums(design, prepared) if design.lattice else collect_sums(design, prepared, gate)
         )
         sums = class_sums(design, got, labels)
+    planned = plan_gram(design, sums)
+    prepared = yield from _tell_how(design, planned.figures, planned.frame, np.zeros(0))
+    steps = yield from (
+        lwe_release.collect_gram(design, prepared) if design.lattice else collect_gram(design, prepared, gate)
+    )
+    answer = conclude(design, planned, prepared, steps, sums, whole=whole)
+    yield from tell(_finish(job, answer), Done)
+    return answer
+
+
+@dataclass(frozen=True)
+class PlannedGram:
+    """The Gram matrix that is released, from public figures and released class sums."""
+
+    figures: Figures
+    extended: Extended
+    frame: RowFrame
+    rule: GramRule
+
+
+def plan_gram(design: Design, sums: Sums | None) -> PlannedGram:
+    job, settings = design.job, design.settings
     rule, frame = prepare(design.rule, design.columns, job.roster.rows, sums)
     buckets = settings.sketch_rows or 0
     how = {"nearest": settings.purpose == "inference", "exact": design.exact}
     joint, extended = plan_joint(job, design.columns, frame, rule, design.rho("joint"), buckets, **how)
-    prepared = yield from _tell_how(design, joint, frame, np.zeros(0))
-    steps = yield from (
-        lwe_release.collect_gram(design, prepared) if design.lattice else collect_gram(design, prepared, gate)
-    )
-    gram = Gram.of(extended, steps * joint.step**2, design.sds(joint, frame))
+    return PlannedGram(joint, extended, frame, rule)
+
+
+def conclude(
+    design: Design, planned: PlannedGram, prepared: Prepared, steps: Floats, sums: Sums | None, *, whole: bool
+) -> Answer:
+    """The answer, from the noisy Gram matrix in steps²; `whole`: rows of class sums were not shortened."""
+    job, settings, joint, frame, rule = design.job, design.settings, planned.figures, planned.frame, planned.rule
+    gram = Gram.of(planned.extended, steps * joint.step**2, design.sds(joint, frame))
     every, bound = design.columns.owner.size, label_bound(job)
     rows, curves = job.roster.rows, Curves(design.columns.level, directions(job), settings.purpose == "prediction")
     known, select = (gram, frame, rule, job.problem), settings.penalty == "select"
@@ -137,9 +175,7 @@ def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]
     cut = any(cut_toward_zero(job, name, joint) for name in job.roster.with_columns)
     release = replace(release, cut=cut, solving=solving)
     remarks = ((WEAK,) if rule.name == "weak" else ()) + ((chosen_weight(solved),) if select else ())
-    answer = gram_answer(job, solved, release, remarks, doubt)
-    yield from tell(_finish(job, answer), Done)
-    return answer
+    return gram_answer(job, solved, release, remarks, doubt)
 
 
 def party(job: Job, block: Block, gate: Gate, settings: GramSettings) -> Program[Own]:
@@ -257,14 +293,13 @@ REPLIES: Replies = {
 }
 
 
-def _tell_how(design: Design, figures: Figures, frame: RowFrame, labels: Floats) -> Program[Prepared]:
-    """Tell all parties the same: how rows of a release are made."""
-    roster = design.job.roster
-    told = Prepare(
+def describe(design: Design, figures: Figures, frame: RowFrame, labels: Floats) -> Prepare:
+    """How rows of a release are made, in words for all parties."""
+    return Prepare(
         name=figures.name,
         step=figures.step,
         bits=figures.bits,
-        norm2=np.array([figures.norm2[p] for p in roster.parties]),
+        norm2=np.array([figures.norm2[p] for p in design.job.roster.parties]),
         constant=figures.constant,
         label=figures.label,
         buckets=figures.buckets,
@@ -273,8 +308,13 @@ def _tell_how(design: Design, figures: Figures, frame: RowFrame, labels: Floats)
         scale=frame.scale,
         labels=labels,
     )
+
+
+def _tell_how(design: Design, figures: Figures, frame: RowFrame, labels: Floats) -> Program[Prepared]:
+    """Tell all parties the same."""
+    told = describe(design, figures, frame, labels)
     note = {"round": 1 if figures.name == "sums" else 2, "stage": figures.name}
-    yield Post(dict.fromkeys(roster.parties, told), (), note)
+    yield Post(dict.fromkeys(design.job.roster.parties, told), (), note)
     return check_prepare(design, figures.name, told)
 
 
@@ -293,9 +333,13 @@ class PrivateGram(GramSettings, Method):
     purpose      what the release is for. "prediction": rows are centred, scaled and shortened where that makes the
                  model better. "inference": rows as they are, none shortened, the whole budget on one release, of which
                  `fit.inference()` and `fit.release.regress(...)` make intervals and tests that cover.
+    topology     None: a star, with a coordinator; a co.Topology: none, under trust "parties". Every party talks to its
+                 neighbours only, and all of them solve the same problem from the same release.
     penalty      the weight of the problem's penalty: "asked", as it is; or "select", the one of `fit.path` whose error
                  on other rows is expected to be least, the noise counted in. It is chosen from the release, for free.
     """
+
+    topology: Topology | None = None
 
     TITLE: ClassVar[str] = "private Gram"
     REPLIES: ClassVar[Replies] = REPLIES
@@ -306,6 +350,20 @@ class PrivateGram(GramSettings, Method):
     @property
     def trusts(self) -> tuple[Trust, ...]:
         return TRUSTS[self.cross]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = self.topology
+        if not (given is None or isinstance(given, Topology)):
+            raise InvalidInput(f"topology={given!r} is not a graph: give one such as co.Topology.ring(4).", "topology")
+
+    def variant(self, problem: object, privacy: Privacy | None = None) -> Method | GraphMethod:  # noqa: ARG002
+        """The form of the method on this topology."""
+        from colonnade.methods.gram.graph_gram import GraphGram  # it builds on this file
+
+        if self.topology is None:
+            return self
+        return GraphGram(**{f.name: getattr(self, f.name) for f in fields(self)})
 
     def check(self, job: Job) -> None:
         if job.privacy is None and self.purpose != "inference":

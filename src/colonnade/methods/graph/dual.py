@@ -27,12 +27,13 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.graph.consensus import Graph, Network, read_shares
-from colonnade.methods.method import Answer, GraphMethod, Job, Status
+from colonnade.methods.method import Answer, GraphMethod, Job, Method, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
+from colonnade.privacy.statement import Privacy
 from colonnade.privacy.values import Released
-from colonnade.problem import Penalty
+from colonnade.problem import LeastSquares, Logistic, NuclearNorm, Penalty
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Post, Program, ask, ask_one, expect, last, message, receive
 
@@ -123,6 +124,24 @@ class DualGraphMethod(GraphMethod):
         Start.of(self.start)  # or InvalidInput
 
     __repr__ = repr_of
+
+    def variant(self, problem: object, privacy: Privacy | None = None) -> Method | GraphMethod:
+        """With a budget: one noisy release of all products on the same graph, where that is all a problem needs."""
+        from colonnade.methods.gram.graph_gram import GraphGram  # what is private builds on its own room
+
+        if privacy is None:
+            return self
+        loss, penalty = getattr(problem, "loss", None), getattr(problem, "penalty", None)
+        if not isinstance(loss, LeastSquares | Logistic) or isinstance(penalty, NuclearNorm):
+            wrong = loss if not isinstance(loss, LeastSquares | Logistic) else penalty
+            raise InvalidInput(
+                f"{self.TITLE} with privacy= makes one noisy release of all products of columns, which serves "
+                f"LeastSquares() and Logistic() with Ridge, Lasso, ElasticNet or GroupLasso; got {wrong!r}. Take one "
+                "of these, or leave privacy out."
+            )
+        if self.start is not None:
+            raise InvalidInput(f"{self.TITLE} with privacy= takes one exchange, and no start=: leave it out.")
+        return GraphGram(topology=self.topology)
 
     def check(self, job: Job) -> None:
         if (start := Start.of(self.start)) is not None:

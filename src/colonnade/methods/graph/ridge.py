@@ -25,11 +25,12 @@ from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.admm.sharing import slope_at
 from colonnade.methods.graph.consensus import Accord, Balance, Links, Network, read_shares, release_share, status_of
 from colonnade.methods.graph.dual import CERTIFICATE, DualGraphMethod, DualPoint, Start, certify, resume
-from colonnade.methods.method import Job, Own
+from colonnade.methods.method import GraphMethod, Job, Method, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate
+from colonnade.privacy.statement import Privacy
 from colonnade.privacy.values import Released
-from colonnade.problem import LeastSquares, Ridge
+from colonnade.problem import LeastSquares, Problem, Ridge
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Program, ask, message
 
@@ -74,7 +75,7 @@ class Term:
 
 
 def peer(job: Job, block: Block, gate: Gate, settings: GraphRidge) -> Program[Own]:
-    penalty, holds_labels = settings.penalty_of(job), gate.node == job.roster.label
+    penalty, holds_labels = settings.penalty_of(job.problem), gate.node == job.roster.label
     net = Network(settings.topology, job.roster, gate.node)
     links = Links(net.neighbours, (block.rows,), net.penalty)
     accord = Accord(net.hops, settings.tolerance, Balance(unit=net.penalty))  # 1/(2N) ‖w‖² adds up to a curvature of 1
@@ -115,15 +116,19 @@ class GraphRidge(DualGraphMethod):
     TITLE: ClassVar[str] = "ridge on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
 
-    def penalty_of(self, job: Job) -> Ridge:
-        problem = job.problem
+    def variant(self, problem: object, privacy: Privacy | None = None) -> Method | GraphMethod:
+        if privacy is not None and isinstance(problem, Problem):
+            self.penalty_of(problem)
+        return super().variant(problem, privacy)
+
+    def penalty_of(self, problem: Problem) -> Ridge:
         if not isinstance(problem.loss, LeastSquares) or not isinstance(problem.penalty, Ridge):
             only = "co.Problem(co.LeastSquares(), penalty=co.Ridge(a))"
             raise InvalidInput(f"{self.TITLE} solves {only} alone; co.GraphADMM takes every loss and penalty.")
         return problem.penalty
 
     def check(self, job: Job) -> None:
-        self.penalty_of(job)
+        self.penalty_of(job.problem)
         super().check(job)
 
     def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:  # noqa: ARG002

@@ -1,0 +1,257 @@
+"""Private Gram without a coordinator: parties on a graph, products by two parties alone, and everybody solves.
+
+Solves   as private_gram.py; trust "parties", and nobody carries or collects anything in the middle.
+Steps    every agent plans the next release from public and released figures, and all compare digests of it. Pairs
+         compute their products (lwe_products.py); what two agents that are no neighbours tell each other is passed on
+         along the tree of fewest hops from its sender. Then everybody's noisy parts go to everybody, and each agent has
+         the same noisy matrix, solves the same problem, and gets the same bits.
+Leaves   what leaves in private_gram.py with trust "parties". Agents between two others, and whoever carries their
+         messages, see it, too: what is proven there is proven against whoever sees everything.
+Price    rho in all, as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.methods.gram.design import Figures, whole_frame
+from colonnade.methods.gram.lwe_design import Exchange
+from colonnade.methods.gram.lwe_release import (
+    exchange_of,
+    gram_parts,
+    own_counts,
+    read_gram,
+    read_parts,
+    sums_parts,
+)
+from colonnade.methods.gram.private_gram import PrivateGram, conclude, describe, plan_gram
+from colonnade.methods.gram.rule import RowFrame
+from colonnade.methods.gram.secure_design import Design, GramSettings
+from colonnade.methods.gram.secure_release import (
+    Collected,
+    OwnMatrix,
+    Prepared,
+    SumsOfRows,
+    check_prepare,
+    class_sums,
+)
+from colonnade.methods.method import GraphMethod, Job, Own, network
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import Plan
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.statement import Trust
+from colonnade.privacy.values import Packed, Released
+from colonnade.problem import Changing, Topology
+from colonnade.runtime.node import Replies
+from colonnade.runtime.program import Post, Program, expect, message
+
+
+@message(160)
+class Passed:
+    """Agent → its neighbour: what it sends, and what it passes on, in the order of the roster: rows under encryption or
+    digests; answers and noisy parts."""
+
+    rows: tuple[Released[bytes], ...]
+    numbers: tuple[Released[Packed], ...]
+
+
+class Item(NamedTuple):
+    """What one agent tells others in one exchange."""
+
+    rows: tuple[Released[bytes], ...] = ()
+    numbers: tuple[Released[Packed], ...] = ()
+
+
+@dataclass(frozen=True)
+class Mail:
+    """Who passes what on: the same at every agent, from the graph and who tells whom."""
+
+    graph: Topology
+    names: tuple[str, ...]
+    me: str
+
+    @cached_property
+    def _trees(self) -> dict[str, dict[str, str]]:
+        """By source: the agent before each other one, on the tree of fewest hops."""
+        found = {}
+        for i, source in enumerate(self.names):
+            parents = self.graph.parents(i)
+            found[source] = {name: self.names[parents[j]] for j, name in enumerate(self.names) if j != i}
+        return found
+
+    def _way(self, source: str, name: str) -> list[str]:
+        """The agents from a source to another one, both included."""
+        way = [name]
+        while way[-1] != source:
+            way.append(self._trees[source][way[-1]])
+        return way[::-1]
+
+    def spread(
+        self, mine: Item, reach: Mapping[str, tuple[str, ...]], sizes: Mapping[str, tuple[int, int]]
+    ) -> Program[dict[str, Item]]:
+        """What every source in `reach` tells the agents named there; `sizes`: how many rows and numbers it has."""
+        ways = {source: [self._way(source, to) for to in ends] for source, ends in reach.items()}
+        held = {self.me: mine}
+        for hop in range(1, max((len(way) for found in ways.values() for way in found), default=1)):
+            out: dict[str, dict[str, None]] = {}
+            due: dict[str, dict[str, None]] = {}
+            for source in sorted(ways, key=self.names.index):
+                for way in ways[source]:
+                    if hop < len(way):
+                        if way[hop - 1] == self.me:
+                            out.setdefault(way[hop], {})[source] = None
+                        if way[hop] == self.me:
+                            due.setdefault(way[hop - 1], {})[source] = None
+            if out or due:
+                inbox = yield Post({to: _bundle([held[s] for s in found]) for to, found in out.items()}, tuple(due))
+                for before, sources in due.items():
+                    held |= _unbundle(expect(inbox, before, Passed), before, {s: sizes[s] for s in sources})
+        return {source: held[source] for source, ends in reach.items() if self.me in ends}
+
+
+def _bundle(items: list[Item]) -> Passed:
+    return Passed(tuple(r for item in items for r in item.rows), tuple(n for item in items for n in item.numbers))
+
+
+def _unbundle(came: Passed, sender: str, sizes: Mapping[str, tuple[int, int]]) -> dict[str, Item]:
+    wanted = tuple(sum(size[k] for size in sizes.values()) for k in (0, 1))
+    if (len(came.rows), len(came.numbers)) != wanted:
+        raise ProtocolError(f"{sender!r} passed on {len(came.rows)} rows and {len(came.numbers)} parts, not {wanted}")
+    rows, numbers, found = list(came.rows), list(came.numbers), {}
+    for source, (few, many) in sizes.items():
+        found[source] = Item(tuple(rows[:few]), tuple(numbers[:many]))
+        rows, numbers = rows[few:], numbers[many:]
+    return found
+
+
+@dataclass(frozen=True)
+class GraphLine:
+    """Rows and answers of one stage, passed on over the graph: all partners in step."""
+
+    exchange: Exchange
+    gate: Gate
+    mail: Mail
+
+    @cached_property
+    def _reach(self) -> dict[str, tuple[str, ...]]:
+        every = {name: self.exchange.partners(name) for name in self.mail.names}
+        return {name: partners for name, partners in every.items() if partners}
+
+    def rows(self, rows: Released[bytes]) -> Program[dict[str, bytes]]:
+        came = yield from self.mail.spread(Item((rows,)), self._reach, dict.fromkeys(self._reach, (1, 0)))
+        return {sender: came[sender].rows[0].value for sender in self.exchange.senders(self.mail.me)}
+
+    def answers(
+        self, blind: Released[Packed] | None, noisy: Mapping[str, Released[Packed]]
+    ) -> Program[dict[str, tuple[Packed, ...]]]:
+        exchange, me = self.exchange, self.mail.me
+        sizes = {name: (0, 1 + len(exchange.senders(name)) if exchange.senders(name) else 0) for name in self._reach}
+        mine = Item((), () if blind is None else (blind, *noisy.values()))
+        came = yield from self.mail.spread(mine, self._reach, sizes)
+        found: dict[str, tuple[Packed, ...]] = {}
+        for receiver in exchange.receivers(me):
+            whole, *others = came[receiver].numbers
+            found[receiver] = whole.value, others[exchange.senders(receiver).index(me)].value
+        return found
+
+
+# ------------------------------------------------------------------------------------------------ an agent
+
+
+def peer(job: Job, block: Block, gate: Gate, settings: GraphGram) -> Program[Own]:
+    design, me, sums, whole, shortened = Design(job, settings), gate.node, None, False, None
+    mail = Mail(network(settings.topology, job.roster), job.roster.parties, me)
+    if design.sums is not None:
+        prepared = yield from _agree(design, design.sums, whole_frame(design.columns), mail, gate)
+        whole = all(map(prepared.layout.whole, job.roster.with_columns))
+        added = SumsOfRows(design, prepared, block, gate, prepared.rows(block, me), np.zeros(0))
+        exchange = exchange_of(design, prepared.figures, prepared.layout)
+        parts = yield from sums_parts(design, prepared, added, exchange, GraphLine(exchange, gate, mail))
+        sums = class_sums(design, (yield from _pool(design, prepared, exchange, mail, parts)), np.zeros(0))
+        shortened = added.rows.shortened
+    planned = plan_gram(design, sums)
+    prepared = yield from _agree(design, planned.figures, planned.frame, mail, gate)
+    matrix = OwnMatrix(design, prepared, block, gate)
+    exchange = exchange_of(design, prepared.figures, prepared.layout)
+    parts = yield from gram_parts(design, prepared, matrix, exchange, GraphLine(exchange, gate, mail))
+    steps = read_gram(design, prepared, (yield from _pool(design, prepared, exchange, mail, parts)))
+    answer = conclude(design, planned, prepared, steps, sums, whole=whole)
+    if shortened is None:  # later rows are cut to what class sums say, not to their bound
+        shortened = matrix.rows.shortened
+    return Own(answer.coefficients.get(me, np.zeros(0)), gate.receipt(), shortened=shortened, answer=answer)
+
+
+def _agree(design: Design, figures: Figures, frame: RowFrame, mail: Mail, gate: Gate) -> Program[Prepared]:
+    """The next release, once all agents have said that they planned the same: before that nothing of it leaves."""
+    prepared = check_prepare(design, figures.name, describe(design, figures, frame, np.zeros(0)))
+    digest, _ = gate.seed(prepared.digest, shown=False)
+    came = yield from mail.spread(Item((digest,)), _to_all(mail), dict.fromkeys(mail.names, (1, 0)))
+    for name, item in came.items():
+        if item.rows[0].value != prepared.digest:
+            raise ProtocolError(f"{name!r} planned another release than we did: compare the federation files of both.")
+    return prepared
+
+
+def _pool(
+    design: Design, prepared: Prepared, exchange: Exchange, mail: Mail, parts: tuple[Any, ...]
+) -> Program[Collected]:
+    """Everybody's parts, at everybody."""
+    counts = own_counts(design, prepared.figures)
+    sizes = {name: (0, counts[name] + len(exchange.receivers(name))) for name in mail.names}
+    came = yield from mail.spread(Item((), parts), _to_all(mail), sizes)
+    every = {name: Item((), parts) if name == mail.me else came[name] for name in mail.names}
+    values = {name: [part.value for part in item.numbers] for name, item in every.items()}
+    return read_parts(design, prepared, exchange, values)
+
+
+def _to_all(mail: Mail) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(other for other in mail.names if other != name) for name in mail.names}
+
+
+@dataclass(frozen=True)
+class GraphGram(GramSettings, GraphMethod):
+    """Settings: those of `PrivateGram`, and the graph."""
+
+    topology: Topology | Changing | None = None
+
+    TITLE: ClassVar[str] = "private Gram on a graph"
+    REPLIES: ClassVar[Replies] = {None: Passed}
+    KEEPS_MONOTONE: ClassVar[bool] = True
+    DERIVATION: ClassVar[str | None] = "docs/privacy.md, Private Gram"
+
+    @property
+    def trusts(self) -> tuple[Trust, ...]:
+        return (Trust.PARTIES,)
+
+    @property
+    def _on_a_star(self) -> PrivateGram:
+        return PrivateGram(**{f.name: getattr(self, f.name) for f in fields(GramSettings)})
+
+    def check(self, job: Job) -> None:
+        self.check_trust(job)
+        if self.cross != "secure" or self.labels != "secure" or self.sketch_rows is not None:
+            raise InvalidInput(
+                "private Gram on a graph computes products by two parties alone: leave cross=, labels= and "
+                "sketch_rows= out, or topology=."
+            )
+        if job.privacy is None:
+            raise InvalidInput(
+                "private Gram on a graph needs privacy=co.Privacy(epsilon, delta, trust='parties', ...). For exact "
+                "values take co.GraphADMM or co.GraphRidge."
+            )
+        self._on_a_star.check(job)
+
+    def depth(self, job: Job) -> int:
+        return self._on_a_star.depth(job)
+
+    def price(self, job: Job) -> Mapping[str, Plan]:
+        return Design(job, self).plans()
+
+    def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:  # noqa: ARG002
+        return peer(job, block, gate, self)

@@ -1,0 +1,221 @@
+"""Private Gram on a graph: the same release on every graph, passed on where parties are no neighbours, solved by all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import colonnade as co
+from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.methods.gram import graph_gram
+from colonnade.methods.gram.graph_gram import GraphGram, Item, Mail, Passed
+from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.store import FileLog
+from colonnade.privacy.values import release
+from colonnade.runtime.program import COORDINATOR
+from tests.methods.test_secure_products import Cut, Until
+
+PROBLEM = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
+NUMBERS = co.Problem(co.LeastSquares(), penalty=co.Ridge(1e-3), intercept=True)
+TERMS = co.Privacy(1.0, 1e-6, trust="parties", row_norm=3.0, feature_bound=2.0, label_bound=1.0)
+PARTIES = {"a": [0, 1], "b": [2], "c": [3, 4], "d": [5]}
+GRAPHS = {"line": co.Topology.line(4), "ring": co.Topology.ring(4), "complete": co.Topology.complete(4)}
+
+
+def federation(rows=120, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.clip(rng.normal(size=(rows, 6)), -2, 2)
+    y = np.where(X[:, 0] - X[:, 3] + 0.5 * rng.normal(size=rows) > 0, 1.0, -1.0)
+    return co.Federation.split(X, y, parties=PARTIES, label="b")
+
+
+def run(store, graph="line", engine=None, problem=PROBLEM, method=None, terms=TERMS):
+    method = method or co.PrivateGram(topology=GRAPHS[graph])
+    return co.fit(federation(), problem, method, terms, store=store, engine=engine)
+
+
+# ---------------------------------------------------------------------------------------- the same on every graph
+
+
+@pytest.mark.parametrize("graph", ["line", "complete"])
+def test_every_graph_releases_what_the_star_does(graph, tmp_path):
+    """Rows of numbers as they are: both matrices are of the same products, with noises of their own."""
+    terms = replace(TERMS, epsilon=25.0, row_norm=5.0)
+    star = run(tmp_path / "star", problem=NUMBERS, method=co.PrivateGram(), terms=terms)
+    fit = run(tmp_path / "graph", graph, problem=NUMBERS, terms=terms)
+    known = star.release.noise > 0
+    apart = (fit.release.matrix - star.release.matrix)[known] / star.release.noise[known]
+    assert np.abs(apart).max() < 9.0  # 6 sds of the difference, once in 10^9 entries
+    assert np.array_equal(fit.release.noise, star.release.noise)
+    assert np.array_equal(fit.release.matrix[~known], star.release.matrix[~known])
+
+
+def test_all_agents_solve_the_same_problem_and_get_the_same_bits(tmp_path, monkeypatch):
+    found = {}
+    peer = graph_gram.peer
+
+    def watched(job, block, gate, settings):
+        own = yield from peer(job, block, gate, settings)
+        found[gate.node] = own
+        return own
+
+    monkeypatch.setattr(graph_gram, "peer", watched)
+    fit = run(tmp_path)
+    assert set(found) == set(PARTIES)
+    first = found["a"].answer
+    for own in found.values():
+        assert np.array_equal(own.answer.release.matrix, first.release.matrix)
+        assert own.answer.intercept == first.intercept == fit.intercept
+        for name in PARTIES:
+            assert np.array_equal(own.answer.coefficients[name], fit.coefficients[name])
+    for name, own in found.items():
+        assert np.array_equal(own.coefficients, fit.coefficients[name])
+
+
+def test_there_is_no_coordinator_and_only_neighbours_talk(tmp_path):
+    tap = co.Tap(co.InProcess())
+    run(tmp_path, "line", tap)
+    order = list(PARTIES)
+    assert COORDINATOR not in {x.sender for x in tap.letters} | {x.receiver for x in tap.letters}
+    assert all(abs(order.index(x.sender) - order.index(x.receiver)) == 1 for x in tap.letters)
+
+
+def test_a_statement_names_what_it_rests_on_and_prices_are_those_of_the_star(tmp_path):
+    fit = run(tmp_path)
+    assert (fit.privacy.guarantee, fit.privacy.trust) == ("conditional", "parties")
+    assert fit.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
+    for party in PARTIES:
+        ledger = Ledger(FileLog(tmp_path / "nodes" / f"{party}.db"), party, co.Policy())
+        assert len([e for e in ledger.entries() if e.event.rho]) == 2
+
+
+@pytest.mark.parametrize("cut", [20, 45, 70])
+def test_a_run_that_was_cut_goes_on_with_the_same_bytes(cut, tmp_path):
+    first, second = Until(cut), Until(10**9)
+    with pytest.raises(Cut):
+        run(tmp_path, "line", first)
+    run(tmp_path, "line", second)
+    known = {(x.sender, x.receiver, x.sequence): x.body for x in second.sent}
+    assert all(known[x.sender, x.receiver, x.sequence] == x.body for x in first.sent)
+
+
+def test_an_agent_that_planned_something_else_stops_the_run_before_anything_leaves(tmp_path, monkeypatch):
+    describe = graph_gram.describe
+
+    def other(design, figures, frame, labels):
+        told = describe(design, figures, frame, labels)
+        return told if figures.name == "sums" or other.told else other.change(told)
+
+    def change(told):
+        other.told = True
+        fields = {name: getattr(told, name) for name in told.__slots__}
+        return type(told)(**(fields | {"scale": told.scale * 2}))
+
+    other.told, other.change = False, change
+    monkeypatch.setattr(graph_gram, "describe", other)
+    with pytest.raises(ProtocolError, match="planned another release"):
+        run(tmp_path)
+    for party in PARTIES:
+        ledger = Ledger(FileLog(tmp_path / "nodes" / f"{party}.db"), party, co.Policy())
+        assert [e.what for e in ledger.entries() if e.event.rho] == ["noisy class sums of the columns"]
+
+
+# ---------------------------------------------------------------------------------------- passing on
+
+
+@pytest.mark.parametrize("graph", [co.Topology.line(5), co.Topology.star(5), co.Topology.ring(5)], ids=str)
+def test_what_is_spread_reaches_those_it_is_for_and_nobody_waits_for_nothing(graph):
+    """Driven by hand: in every round each agent gets exactly what its neighbours sent it."""
+    names = tuple("abcde")
+    reach = {"a": ("c", "e"), "d": ("a",), "e": ("b", "c", "d")}
+    agents = {me: Mail(graph, names, me) for me in names}
+    programs = {
+        me: mail.spread(Item((release(me.encode()),)), reach, dict.fromkeys(names, (1, 0)))
+        for me, mail in agents.items()
+    }
+    boxes = {(a, b): [] for a in names for b in names}
+    found, posts = {}, {me: next(program, None) for me, program in programs.items()}
+    for me, post in posts.items():
+        for to, message in (post.to if post else {}).items():
+            boxes[me, to].append(message)
+    while any(post is not None for post in posts.values()):
+        ready = [me for me, post in posts.items() if post and all(boxes[other, me] for other in post.wait)]
+        assert ready  # or everybody waits
+        for me in ready:
+            inbox = {other: boxes[other, me].pop(0) for other in posts[me].wait}
+            try:
+                posts[me] = programs[me].send(inbox)
+            except StopIteration as stop:
+                found[me], posts[me] = stop.value, None
+                continue
+            for to, message in posts[me].to.items():
+                assert names.index(to) in graph.neighbours(names.index(me))
+                boxes[me, to].append(message)
+    assert not any(boxes.values())
+    for me in names:
+        due = {source for source, ends in reach.items() if me in ends}
+        if me in found:
+            assert {s: item.rows[0].value for s, item in found[me].items()} == {s: s.encode() for s in due}
+
+
+def test_bundles_of_another_size_are_refused():
+    with pytest.raises(ProtocolError, match="passed on 0 rows"):
+        graph_gram._unbundle(Passed((), ()), "a", {"a": (1, 0)})
+
+
+# ---------------------------------------------------------------------------------------- what is refused
+
+
+def test_what_does_not_go_with_a_graph_is_refused(tmp_path):
+    graph = GRAPHS["line"]
+    with pytest.raises(InvalidInput, match="is not a graph"):
+        co.PrivateGram(topology="ring")
+    with pytest.raises(InvalidInput, match="leave cross=, labels= and sketch_rows= out"):
+        run(tmp_path, method=co.PrivateGram(labels="released", topology=graph))
+    with pytest.raises(InvalidInput, match="'parties'; got 'secure'"):
+        run(tmp_path, terms=replace(TERMS, trust="secure"))
+    with pytest.raises(InvalidInput, match="needs privacy="):
+        co.fit(federation(), PROBLEM, co.PrivateGram(topology=graph))
+    with pytest.raises(InvalidInput, match="3 nodes for 4 parties"):
+        run(tmp_path, method=co.PrivateGram(topology=co.Topology.line(3)))
+
+
+# ---------------------------------------------------------------------------------------- graph methods with a budget
+
+
+@pytest.mark.parametrize(
+    ("method", "problem"),
+    [
+        (co.GraphRidge(GRAPHS["ring"]), NUMBERS),
+        (co.GraphADMM(GRAPHS["ring"]), PROBLEM),
+        (co.GraphADMM(GRAPHS["ring"]), co.Problem(co.LeastSquares(), penalty=co.ElasticNet(0.01, 0.01))),
+        (co.GraphADMM(GRAPHS["ring"]), co.Problem(co.LeastSquares(), penalty=co.GroupLasso(0.01))),
+    ],
+    ids=["ridge", "classes", "elastic net", "groups"],
+)
+def test_graph_methods_with_a_budget_are_the_noisy_release_on_their_graph(method, problem):
+    assert method.variant(problem, TERMS) == GraphGram(topology=GRAPHS["ring"])
+    assert method.variant(problem, None) == method
+
+
+def test_a_graph_method_with_a_budget_fits_and_keeps_its_trust_model(tmp_path):
+    fit = run(tmp_path, problem=NUMBERS, method=co.GraphRidge(GRAPHS["ring"]), terms=replace(TERMS, trust=None))
+    assert (fit.privacy.trust, fit.privacy.guarantee) == ("parties", "conditional")
+    assert fit.release.matrix.shape == (8, 8)
+
+
+def test_graph_methods_with_a_budget_refuse_other_problems_and_say_what_to_take(tmp_path):
+    ring = GRAPHS["ring"]
+    for problem in (
+        co.Problem(co.Huber(1.0), penalty=co.Ridge(0.1)),
+        co.Problem(co.SquaredHinge(), penalty=co.Lasso(0.1)),
+    ):
+        with pytest.raises(InvalidInput, match="serves LeastSquares\\(\\) and Logistic\\(\\)"):
+            run(tmp_path, problem=problem, method=co.GraphADMM(ring))
+    with pytest.raises(InvalidInput, match="takes every loss and penalty"):
+        run(tmp_path, problem=PROBLEM, method=co.GraphRidge(ring))
+    start = {name: np.zeros(len(places)) for name, places in PARTIES.items()}
+    with pytest.raises(InvalidInput, match="no start="):
+        run(tmp_path, problem=NUMBERS, method=co.GraphRidge(ring, start=start))
