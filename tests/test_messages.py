@@ -470,7 +470,7 @@ WRONG: Wrong = {
     "a trust that the method does not know": (
         lambda folder: co.fit(split(), CLASSES, co.PrivateGram(), co.Privacy(1.0, 1e-06, "nobody"), store=folder),
         co.InvalidInput,
-        "cross='secure' protects under trust 'secure' or 'consortium', and privacy= asks for trust='nobody'. Take cross='none' or 'sketch', or another trust model.",
+        "cross='secure' protects under trust 'secure' or 'parties' or 'consortium', and privacy= asks for trust='nobody'. Take cross='none' or 'sketch', or another trust model.",
     ),
     "a bound that is not public": (
         lambda folder: co.fit(split(), CLASSES, co.PrivateGram(), co.Privacy(1.0, 1e-06, trust="secure"), store=folder),
@@ -500,7 +500,7 @@ WRONG: Wrong = {
     "a trust that is unknown": (
         lambda folder: co.Privacy(1.0, 1e-06, trust="friends"),
         co.InvalidInput,
-        "trust='friends' is not known; choose one of nobody, secure, consortium",
+        "trust='friends' is not known; choose one of nobody, secure, parties, consortium",
     ),
     "an exact method under privacy": (
         lambda folder: co.fit(split(), SQUARES, DFW, PRIVACY, store=folder),

@@ -338,7 +338,10 @@ MISTAKES = {
         "cross",
     ),
     "a trust that nobody knows": Mistake(
-        study(("delta = 1e-6", 'delta = 1e-6\ntrust = "everybody"')), FIT, "privacy.trust", "nobody, secure, consortium"
+        study(("delta = 1e-6", 'delta = 1e-6\ntrust = "everybody"')),
+        FIT,
+        "privacy.trust",
+        "nobody, secure, parties, consortium",
     ),
     "a result that is there": Mistake(
         first(study(), lambda: Path("fit.json").write_text("mine")), FIT, "fit.json is there already", "--overwrite"

@@ -288,13 +288,13 @@ def test_settings_that_cannot_be_are_refused(wrong):
             method(**wrong)
 
 
-def test_a_budget_is_refused_since_exact_values_leave(tmp_path):
+def test_a_budget_is_refused_where_exact_values_would_leave(tmp_path):
     X, y = table(6, 20, 4)
     with pytest.raises(co.InvalidInput, match="no finite epsilon"):
         co.fit(
             co.Federation.split(X, y, parties=2),
-            ridge(0.1),
-            co.GraphRidge(),
+            co.Problem(co.LeastSquares()),
+            co.GraphTLS(),
             co.Privacy(epsilon=1.0, delta=1e-6, row_norm=1.0, label_bound=1.0),
             store=tmp_path,
         )
