@@ -131,7 +131,7 @@ def rows_size(rows: int, bits: NDArray[np.int64]) -> int:
 def pack_rows(values: NDArray[Any], mask: NDArray[Any], bits: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Rows of `values + mask`, column j modulo 2^bits[j], one entry after another."""
     size = rows_size(len(values), bits)
-    words = np.zeros((size + 7) // 8, np.uint64)
+    words = np.empty((size + 7) // 8, np.uint64)
     _pack_rows(values, mask, bits, words)
     return words.astype("<u8", copy=False).view(np.uint8)[:size]
 

@@ -288,6 +288,7 @@ def whole_rows(values, keep, centre, factor, low, high, unit, most, toward, larg
     width, shortened = keep.size, 0
     least, highest, longest = low.astype(np.float64), high.astype(np.float64), most.astype(np.float64)
     straight = width > 0 and (keep == keep[0] + np.arange(width)).all()
+    inside = ((least >= -longest) & (highest <= longest)).all()  # no entry is over the bound of rows by itself
     picked, steps = np.empty(width), np.empty(width)
     for r in range(values.shape[0]):
         if straight:  # read where they lie
@@ -305,10 +306,13 @@ def whole_rows(values, keep, centre, factor, low, high, unit, most, toward, larg
             real = (cell - centre[j]) * factor[j]
             real = np.trunc(real) if toward[j] else np.rint(real)
             real = least[j] if real < least[j] else real
-            real = highest[j] if real > highest[j] else real
-            far += (real > longest[j]) | (real < -longest[j])
-            real = longest[j] if real > longest[j] else real
-            steps[j] = -longest[j] if real < -longest[j] else real
+            steps[j] = highest[j] if real > highest[j] else real
+        if not inside:
+            for j in range(width):
+                real = steps[j]
+                far += (real > longest[j]) | (real < -longest[j])
+                real = longest[j] if real > longest[j] else real
+                steps[j] = -longest[j] if real < -longest[j] else real
         for j in range(width):
             whole = np.int64(steps[j])
             row[j] = whole
