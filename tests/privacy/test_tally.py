@@ -313,3 +313,36 @@ def test_a_limit_holds_over_a_snapshot(tmp_path, often):
     with pytest.raises(co.BudgetExhausted):
         spend(book, "over")
     book.log.close()
+
+
+def test_a_limit_that_was_changed_before_the_snapshot_is_not_the_one_that_holds(tmp_path, often):
+    path = tmp_path / "a.db"
+    book = Ledger(FileLog(path), "a", Policy(epsilon=9.0, delta=1e-6), identity=KEY)
+    limit = epsilon(7.9 * 3 * RHO, 1e-6)
+    book.set_budget(limit, 1e-6)
+    book.log.close()
+    filled(path)
+    edit(path, f"update log set body = cast(replace(cast(body as text), '{limit!r}', '9.0') as blob) where seq = 1")
+    book = Ledger(FileLog(path), "a", Policy(epsilon=9.0, delta=1e-6), identity=KEY)
+    assert b'"epsilon": 9.0' in book.log.rows(kind="budget")[0].body
+    assert book.budget().epsilon == limit
+    spend(book, "fits")
+    with pytest.raises(co.BudgetExhausted):
+        spend(book, "over")
+    book.log.close()
+
+
+def test_limit_and_period_are_the_same_over_a_snapshot(tmp_path, often):
+    path = tmp_path / "a.db"
+    book = Ledger(FileLog(path), "a", Policy(), identity=KEY)
+    for number in range(5):
+        book.set_budget(3.0 + number, 1e-6)
+        spend(book, f"run{number}")
+        book.renew("a new year")
+    said = book.budget()
+    assert (said.epsilon, said.delta, said.period) == (7.0, 1e-6, 6)
+    book.log.close()
+    again = opened(path)
+    assert last_snapshot(again.log) is not None
+    assert again.budget() == said
+    again.log.close()

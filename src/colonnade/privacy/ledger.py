@@ -247,17 +247,10 @@ class Ledger:
 
     def budget(self) -> Budget:
         """The limit in force and what counts against it: own limit and policy, whichever is tighter."""
-        period, limit = 1, (self.policy.epsilon, self.policy.delta)
-        for row in self.log.rows(OWNER, "budget"):
-            body = json.loads(row.body)
-            if body["do"] == "renew":
-                period += 1
-            elif self.policy.epsilon is None:
-                limit = (body["epsilon"], body["delta"])
-            else:
-                limit = min((self.policy.epsilon, self.policy.delta), (body["epsilon"], body["delta"]), key=_tightness)
-        found = self.tally()
-        return Budget(*limit, period, found.spent(), found.spent(lifetime=True))
+        found, limit = self.tally(), (self.policy.epsilon, self.policy.delta)
+        if found.limit is not None:
+            limit = found.limit if self.policy.epsilon is None else min(limit, found.limit, key=_tightness)
+        return Budget(*limit, 1 + found.renewals, found.spent(), found.spent(lifetime=True))
 
     def row_spent(self) -> float:
         """rho of one row, the other parties' reserved releases about it included: what the limit applies to."""

@@ -31,7 +31,8 @@ OWNER = "owner"  # the run of rows that the owner writes, not a program
 EVERY = 4096  # rows after which a snapshot is worth a signature
 
 _KINDS = ("open", "event", "close", "budget", "peer", "replaced")
-_FORMAT = "colonnade ledger snapshot 1"
+_FORMAT = "colonnade ledger snapshot 2"
+_COUNTS = ("score_runs", "unread_plans", "releases", "exact", "renewals")
 _PLACES = 1074  # every float is a whole number of 2**-1074
 
 
@@ -93,6 +94,8 @@ class Tally:
     unread_plans: int = 0
     releases: int = 0
     exact: int = 0
+    renewals: int = 0
+    limit: tuple[float, float] | None = None  # epsilon and delta that the owner set last
 
     # ------------------------------------------------------------------------ reading
 
@@ -131,8 +134,8 @@ class Tally:
             self._close(row)
         elif row.kind == "peer":
             self._see(json.loads(row.body))
-        elif row.run == OWNER and row.kind == "budget" and json.loads(row.body)["do"] == "renew":
-            self.period = Sum()
+        elif row.run == OWNER and row.kind == "budget":
+            self._budget(json.loads(row.body))
         elif row.run == OWNER and row.kind == "replaced":
             self._replaced(json.loads(row.body))
 
@@ -169,6 +172,12 @@ class Tally:
             unit = (run.unit, run.neighbours)
             self.units[unit] = min(run.opened, self.units.get(unit, run.opened))
 
+    def _budget(self, body: Mapping[str, Any]) -> None:
+        if body["do"] == "renew":
+            self.period, self.renewals = Sum(), self.renewals + 1
+        else:
+            self.limit = float(body["epsilon"]), float(body["delta"])
+
     def _replaced(self, body: Mapping[str, Any]) -> None:
         self.heads.pop(body["node"], None)
         if "head" in body:
@@ -201,7 +210,8 @@ class Tally:
             "units": [[*unit, opened] for unit, opened in self.units.items()],
             "units_before": [list(unit) for unit in self.units_before],
             "heads": {peer: [count, head.hex()] for peer, (count, head) in self.heads.items()},
-            **{name: getattr(self, name) for name in ("score_runs", "unread_plans", "releases", "exact")},
+            "limit": None if self.limit is None else list(self.limit),
+            **{name: getattr(self, name) for name in _COUNTS},
         }
 
     @classmethod
@@ -211,11 +221,12 @@ class Tally:
             name: OpenRun(**{**run, "own_left": Sum.of(run["own_left"]), "left": Sum.of(run["left"])})
             for name, run in raw["runs"].items()
         }
-        counts = {name: int(raw[name]) for name in ("score_runs", "unread_plans", "releases", "exact")}
+        counts = {name: int(raw[name]) for name in _COUNTS}
+        limit = None if raw["limit"] is None else (float(raw["limit"][0]), float(raw["limit"][1]))
         units = {(unit, neighbours): opened for unit, neighbours, opened in raw["units"]}
         before = [(unit, neighbours) for unit, neighbours in raw["units_before"]]
         heads = {peer: (seen, bytes.fromhex(text)) for peer, (seen, text) in raw["heads"].items()}
-        return cls(count, head, sums["lifetime"], sums["period"], runs, units, before, heads, **counts)
+        return cls(count, head, sums["lifetime"], sums["period"], runs, units, before, heads, **counts, limit=limit)
 
 
 def rest_rho(opened: Mapping[str, Any]) -> float:
