@@ -76,6 +76,9 @@ class Order:
         date.fromisoformat(self.until)
         if not self.askers or not all(isinstance(one, str) and one for one in self.askers):
             raise InvalidInput(f"askers = {self.askers!r}: name who may ask, or {LOOPBACK!r} for this machine")
+        missing = [frozenset(one.without) for one in self.fallbacks]
+        if not all(missing) or len(set(missing)) < len(missing):  # each is an equation more about every row
+            raise InvalidInput("a fallback is without one party or more, and no two are without the same")
         figures = [self.intercept, *(one.intercept for one in self.fallbacks)]
         figures += [x for one in self.fallbacks for part in one.coefficients.values() for x in part]
         if not all(isinstance(x, float | int) and math.isfinite(x) for x in figures):
@@ -144,6 +147,13 @@ class Approved:
             raise InvalidInput(
                 f"the order {order.id} is for another federation file than the one here. Nothing leaves; compare both."
             )
+        others = set(file.members) - {file.label[0]}
+        for one in order.fallbacks:
+            if not set(one.without) <= others or set(one.coefficients) != set(file.members) - set(one.without):
+                raise InvalidInput(
+                    f"a fallback of the order {order.id} is without {', '.join(one.without)} and has coefficients of "
+                    f"{', '.join(one.coefficients)}: these are not the parties of the federation file. Nothing leaves."
+                )
         self.order, self.file, self.name, self.store = order, file, name, store
         self.log = store.log(name)
         self.ledger = Ledger(self.log, name, file.members[name].policy, identity=identity)
@@ -169,8 +179,9 @@ class Approved:
         return replace(self.order, approvals={**self.order.approvals, self.name: (public.hex(), signature.hex())})
 
     def check_open(self) -> None:
-        """Refuse an order that was not approved here, or has ended here."""
+        """Refuse an order that was not approved here, or has ended here; and a ledger in which a row was changed."""
         self.order.check_day(today())
+        self.log.verify()  # all of it: no snapshot vouches for quotas
         if self.log.holds(self.order.run, "close") or self.order.run in self.store.ended():
             raise ReplayDiverged(f"the order {self.order.id} has ended at {self.name!r}. Nothing leaves.")
         found = self.log.rows(self.order.run, "open")

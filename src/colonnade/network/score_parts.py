@@ -198,6 +198,8 @@ class Rows:
             raise InvalidInput("scores on request are for rows with a key: the federation file has no on = ...")
         self.order = order
         self.keys = row_order.canonical(data.keys)
+        if double := len(self.keys) - len(set(self.keys)):
+            raise InvalidInput(f"{double:,} rows repeat a key, so it is not known which is meant. Use a finer key.")
         schema = data.member.schema
         assert schema is not None  # with a key there is one
         bent = schema.bent(order.depth)
@@ -217,7 +219,10 @@ class Rows:
         self.training = self._training(data, scoring.models)
 
     def _training(self, data: PartyData, models: Path) -> NDArray[np.bool_]:
-        """Which rows the model was learned from."""
+        """Which rows the model was learned from, or any other model of which this party keeps the record.
+
+        An exact score of a row by one model voids the promise that was made about it when another learned from it.
+        """
         if self.order.training_rows:
             return np.zeros(data.rows, np.bool_)
         path = rows_path(models, self.order.model)
@@ -226,10 +231,15 @@ class Rows:
                 f"{data.name!r} has no record of the rows that run {self.order.model} was learned from, so it cannot "
                 "refuse them. Learn again with this version, or make an order that lets training rows be scored."
             )
-        raw = path.read_bytes()
-        known = np.frombuffer(raw[row_order.SECRET :], np.uint8).reshape(-1, row_order.DIGEST)
-        mine = row_order.digests(data.keys, raw[: row_order.SECRET], "training")
-        return np.isin(row_order.as_words(mine), row_order.as_words(known))
+        found = np.zeros(data.rows, np.bool_)
+        for one in sorted(path.parent.glob("*.rows")):
+            raw = one.read_bytes()
+            if len(raw) % row_order.DIGEST or len(raw) < row_order.SECRET:
+                raise InvalidInput(f"{one} is no record of rows that a model was learned from. Put its copy back.")
+            known = np.frombuffer(raw[row_order.SECRET :], np.uint8).reshape(-1, row_order.DIGEST)
+            mine = row_order.digests(data.keys, raw[: row_order.SECRET], "training")
+            found |= np.isin(row_order.as_words(mine), row_order.as_words(known))
+        return found
 
 
 def row_digest(pair: bytes, key: bytes) -> bytes:

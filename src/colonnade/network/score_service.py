@@ -13,6 +13,7 @@ Requests that wait are sent together, one message a party: under load messages g
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import queue
@@ -148,7 +149,7 @@ class ScoreService:
         return asker
 
     def _once(self, asker: str, body: bytes) -> Answered:
-        raw = _read(body)
+        raw, digest = _read(body), hashlib.sha256(body).digest()
         name = raw.get("id")
         if name is None:
             return self._score(asker, raw)
@@ -159,14 +160,14 @@ class ScoreService:
                     raise Unanswered(409, "id", "the same request is being answered; ask again in a moment")
                 self._going.add((asker, name))
         if kept is not None:
-            if kept[0] != body:
+            if kept[0] != digest:
                 raise Unanswered(409, "id", "this id was used for another request")
             self.counts["repeated"] += 1
             return kept[1]
         try:
             found = self._score(asker, raw)
             with self._lock:
-                self._replies[asker, name] = body, found
+                self._replies[asker, name] = digest, found
                 while len(self._replies) > KEPT:
                     self._replies.popitem(last=False)
             return found
@@ -205,6 +206,7 @@ class ScoreService:
         own = [self._own_refusal(word) for word in words]
         places = [place for place, why in enumerate(own) if why is None]
         model = self._model()
+        self._count_refused(asker, model, [(word, why) for word, why in zip(words, own, strict=True) if why])
         first, sums = self._collect(asker, [words[place] for place in places], model) if places else (0, [])
         found: list[Why | int] = [why or 0 for why in own]
         for place, one in zip(places, sums, strict=True):
@@ -218,6 +220,16 @@ class ScoreService:
                 number = first + places.index(place)
                 lines.append({"score": self._sum(words[place], model, one), "number": number})
         return lines, model
+
+    def _count_refused(self, asker: str, model: int, refused: Sequence[tuple[bytes, Why]]) -> None:
+        """Rows that are refused here cost as much as those that others refuse: else keys could be tried without end."""
+        if not refused:
+            return
+        first = self.quota.take(len(refused))
+        if first is None:
+            raise Unanswered(429, "quota", f"the order gives {self.order.rows_a_day:,} rows a day")
+        with self._trailing:
+            self.trail.note(asker, [(first + i, model, int(why), w.hex()) for i, (w, why) in enumerate(refused)])
 
     def _own_refusal(self, word: bytes) -> Why | None:
         place = self._places.get(word)
