@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -139,17 +140,25 @@ def test_under_tls_a_peer_is_who_its_certificate_names_and_a_stranger_is_nobody(
     certs.init(tmp_path)
     certs.issue(tmp_path, "coordinator", hosts=["localhost"])
     certs.issue(tmp_path, "lab")
+    certs.issue(tmp_path, "gone")
     theirs, ours = (ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER))
     for made, name in ((theirs, "lab"), (ours, "coordinator")):
         made.load_verify_locations(tmp_path / "authority.pem")
         made.load_cert_chain(tmp_path / f"{name}.pem", tmp_path / f"{name}.key")
         made.verify_mode = ssl.CERT_REQUIRED
-    page = StatusPage(tls=ours)
+    listed = certs.tls_in(tmp_path, "coordinator")
+    certs.revoke(tmp_path, "gone")
+    page = StatusPage(tls=ours, revoked=replace(listed, revoked=tmp_path / "revoked.pem").revocations())
     page.post("/who", lambda asked: Answered(200, asked.peer.encode()))
     with page:
         where = f"https://localhost:{page.port}/who"
         with urllib.request.urlopen(where, data=b"", context=theirs, timeout=20) as answer:
             assert answer.read() == b"lab"
+        theirs.load_cert_chain(tmp_path / "gone.pem", tmp_path / "gone.key")
+        with pytest.raises(urllib.error.HTTPError, match="403") as refused:
+            urllib.request.urlopen(where, data=b"", context=theirs, timeout=20)
+        refused.value.close()
+        assert page.refused["revoked"] == 1
         stranger = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         stranger.load_verify_locations(tmp_path / "authority.pem")
         with pytest.raises(OSError):
@@ -176,3 +185,38 @@ def test_names_do_not_fill_the_memory() -> None:
         now[0] = 1.5
         assert limit.allow("one more") == 0
     assert len(limit._full_at) == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "status"),
+    [
+        ("Host", "localhost:1", 200),
+        ("Host", "LOCALHOST", 200),
+        ("Host", "127.0.0.1:9464", 200),
+        ("Host", "127.0.0.1.evil.example:9464", 403),  # a name whose owner lets it mean this machine
+        ("Host", "evil.example", 403),
+        ("Origin", "http://evil.example", 403),
+        ("Origin", "null", 403),
+    ],
+)
+def test_a_page_in_a_browser_on_this_machine_is_no_program_of_its_operator(
+    shown: StatusPage, header: str, value: str, status: int
+) -> None:
+    for data in (None, b"{}"):
+        path = "/health" if data is None else "/echo"
+        asked = urllib.request.Request(f"http://127.0.0.1:{shown.port}{path}", data=data, headers={header: value})
+        try:
+            with urllib.request.urlopen(asked, timeout=20) as answer:
+                found = answer.status
+        except urllib.error.HTTPError as refused:
+            with refused:
+                found = refused.code
+        assert found == status
+
+
+def test_a_page_for_others_than_this_machine_needs_certificates() -> None:
+    for host in ("0.0.0.0", "192.0.2.1", "", "::"):
+        with pytest.raises(InvalidInput, match="without TLS would answer anybody"):
+            StatusPage(host=host)
+    with pytest.raises(InvalidInput, match="must demand them"):
+        StatusPage(host="0.0.0.0", tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))

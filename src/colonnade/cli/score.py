@@ -358,7 +358,7 @@ def _page(settings: PartyFile, port: int, host: str, mtls: bool, show: Any) -> A
     from colonnade.network.transport.tls import tls_context
 
     tls = tls_context(settings.tls, load(settings.tls), ssl.PROTOCOL_TLS_SERVER) if mtls else None
-    page = StatusPage(port, host, tls=tls)
+    page = StatusPage(port, host, tls=tls, revoked=settings.tls.revocations() if mtls else None)
     show(page)
     return page
 

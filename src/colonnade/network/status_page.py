@@ -8,8 +8,11 @@
         ...
 
 It listens on 127.0.0.1 unless it is told otherwise: what a metric shows (who is there, how far a run is, what is left
-of a budget) is for the operator of this machine. With a TLS context it may listen elsewhere, and a peer is whoever its
-client certificate names. Metrics are counts, sizes and fixed words; never give it a value of anybody's data.
+of a budget) is for the operator of this machine. With a TLS context that demands certificates it may listen elsewhere,
+and a peer is whoever its certificate names, by the same rule as on all lines (certs.py), unless that was revoked. Pages
+that a browser on this machine has open are no programs of its operator: what they send says from where it comes, or to
+whom it believes to speak, and is refused. Metrics are counts, sizes and fixed words; never give it a value of anybody's
+data.
 
 Everything is bounded: connections in all and from one address, the seconds that a request may take to arrive, its
 bytes, and with a RateLimit the requests of a peer. A connection carries one request.
@@ -26,16 +29,21 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Self
 
+from cryptography import x509
+
 from colonnade.errors import InvalidInput
+from colonnade.network.certs import RevocationList, dns_names, uri_names
 from colonnade.network.rate_limit import RateLimit
 
 ARRIVAL = 10.0  # seconds for a request to arrive, the handshake included
 CONNECTIONS, A_SOURCE = 64, 16
 LARGEST = 1 << 20  # bytes of a body, unless its route says otherwise
 
+_LOOPBACK = ("127.0.0.1", "localhost")
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 _PLAIN = "text/plain; charset=utf-8"
@@ -44,7 +52,7 @@ log = logging.getLogger("colonnade.network.status_page")
 
 
 class Asked(NamedTuple):
-    """A request by POST: who sent it (the common name of its certificate, else its address), and its body."""
+    """A request by POST: who sent it (the name in its certificate, else its address), and its body."""
 
     peer: str
     body: bytes
@@ -72,8 +80,13 @@ class StatusPage:
         *,
         tls: ssl.SSLContext | None = None,
         limit: RateLimit | None = None,
+        revoked: RevocationList | None = None,
     ) -> None:
-        self.port, self.host, self.tls, self.limit = port, host, tls, limit
+        if tls is None and host not in _LOOPBACK:
+            raise InvalidInput(f"a page on {host} without TLS would answer anybody. Listen on 127.0.0.1, or use TLS.")
+        if tls is not None and tls.verify_mode is not ssl.CERT_REQUIRED:
+            raise InvalidInput("a page under TLS knows peers by their certificates: the context must demand them.")
+        self.port, self.host, self.tls, self.limit, self.revoked = port, host, tls, limit, revoked
         self.refused: Counter[str] = Counter()
         self._texts: list[Callable[[], str]] = []
         self._needs: dict[str, Callable[[], bool]] = {}
@@ -293,19 +306,36 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(answer)
 
     def _may_ask(self) -> bool:
-        limit = self.server.page.limit
+        limit, revoked = self.server.page.limit, self.server.page.revoked
+        if self._is_foreign_page():
+            self._refuse("origin", Answered(403, b"pages of a browser get no answer\n", _PLAIN))
+            return False
+        shown = self._certificate
+        if revoked is not None and shown is not None and revoked.holds(shown.serial_number) is not False:
+            self._refuse("revoked", Answered(403, b"revoked, or the list of the revoked cannot be read\n", _PLAIN))
+            return False
         if limit is None or not (seconds := limit.allow(self._peer())):
             return True
         said = f"{limit.rate:g} requests a second are answered; try again in {seconds:.3g} seconds\n"
         self._refuse("rate", Answered(429, said.encode(), _PLAIN))
         return False
 
+    def _is_foreign_page(self) -> bool:
+        """Whether a browser sent it for a page from elsewhere: it says so, or thinks that a name means this machine."""
+        name = self.headers.get("Host", "").lower().rpartition(":")[0] or self.headers.get("Host", "").lower()
+        is_elsewhere = self.server.page.tls is None and bool(name) and name not in _LOOPBACK
+        return is_elsewhere or "Origin" in self.headers
+
+    @cached_property
+    def _certificate(self) -> x509.Certificate | None:
+        shown = self.connection.getpeercert(binary_form=True) if isinstance(self.connection, ssl.SSLSocket) else None
+        return None if shown is None else x509.load_der_x509_certificate(shown)
+
     def _peer(self) -> str:
-        shown: Any = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None
-        for name, value in (pair for part in (shown or {}).get("subject", ()) for pair in part):
-            if name == "commonName":
-                return str(value)
-        return str(self.client_address[0])
+        if self._certificate is None:
+            return str(self.client_address[0])
+        names = uri_names(self._certificate) or set(dns_names(self._certificate))
+        return names.pop() if len(names) == 1 else ""  # who has several names is none of them
 
     def _refuse(self, reason: str, answer: Answered) -> None:
         self.server.page.refused[reason] += 1
