@@ -1,0 +1,204 @@
+"""Whole runs under trust "parties", looked at by whoever is in them: the noise that was drawn, secrets and matrices of
+stages, sizes of messages, many blocks of rows, rows at their bounds, and a table that changes under a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import colonnade as co
+from colonnade.errors import ReplayDiverged
+from colonnade.methods.gram import lwe_products, secure_design
+from colonnade.methods.gram.lwe_design import ERROR
+from colonnade.methods.gram.lwe_products import Products
+from colonnade.methods.gram.secure_design import Design
+from colonnade.privacy import lattice
+from colonnade.privacy.block import Block
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.mechanisms import gaussian_sigma
+from tests.methods.gram_runs import plain_gram
+from tests.methods.test_lwe_products import NUMBERS, PARTIES, PROBLEM, TERMS, Views, federation, table
+from tests.methods.test_secure_products import Cut, Until
+
+WIDE = {"a": list(range(24)), "b": list(range(24, 44)), "c": list(range(44, 60))}  # c sends to both others, b to a
+NEAR = 4.5  # sds that a figure may be off: once in 10^5
+
+
+# ---------------------------------------------------------------------------------------- noise
+
+
+class Noises:
+    """Of every product of a run that was noised in earnest: what each of its two parties added, in sds, and Δ."""
+
+    def __init__(self, monkeypatch, store):
+        self.drawn, self.stages = {}, {}
+        integers, rest, answer = Gate.integers, Gate.the_rest, Products.answer
+
+        def look(gate, exact, weights, masks, **more):
+            made = integers(gate, exact, weights, masks, **more)
+            self._note(gate.node, exact, weights, masks, made, more["rho"])
+            return made
+
+        def look_on(gate, exact, weights, masks):
+            rho = gate._unfinished[1]
+            made = rest(gate, exact, weights, masks)
+            self._note(gate.node, exact, weights, masks, made, rho)
+            return made
+
+        def answering(products, noisy):
+            self.stages[products.me, products.digest] = products
+            return answer(products, noisy)
+
+        monkeypatch.setattr(Gate, "integers", look)
+        monkeypatch.setattr(Gate, "the_rest", look_on)
+        monkeypatch.setattr(Products, "answer", answering)
+        rng = np.random.default_rng(0)
+        X = np.clip(rng.normal(size=(120, 60)), -2, 2)
+        fed = co.Federation.split(X, np.sign(X[:, 0]), parties=WIDE, label="c")
+        terms = replace(TERMS, label_bound=1.0)
+        self.fit = co.fit(fed, NUMBERS, co.PrivateGram(purpose="inference"), replace(terms, row_norm=16.0), store=store)
+
+    def _note(self, node, exact, weights, masks, made, rho):
+        sigma = gaussian_sigma(exact.sensitivity, rho)
+        for value, weight, mask, part in zip(exact.value, weights, masks, made, strict=True):
+            if np.ndim(value) == 2:
+                mask = np.uint64(mask)
+                noise = (part.value.values - np.asarray(value).astype(np.uint64)) & mask
+                noise = np.where(noise > mask // np.uint64(2), noise.astype(float) - float(mask) - 1, noise)
+                self.drawn.setdefault(node, []).append((noise, sigma * weight))
+
+    def of(self, route):
+        """N_S and N_T of a route, whole numbers, and their sd."""
+        exchange = next(iter(self.stages.values())).exchange
+        shape = tuple(exchange.sides[end].width for end in route)
+        return [next(part for part in self.drawn[end] if part[0].shape == shape) for end in route]
+
+
+@pytest.fixture(scope="module")
+def noises(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        return Noises(patch, tmp_path_factory.mktemp("noises"))
+
+
+ROUTES = [("c", "a"), ("c", "b"), ("b", "a")]
+
+
+@pytest.mark.parametrize("route", ROUTES, ids="".join)
+def test_each_party_of_a_product_draws_all_of_the_noise_that_it_is_priced_by(noises, route):
+    """So that either one is protected where everybody else, the coordinator among them, pools what they have."""
+    exchange = next(iter(noises.stages.values())).exchange
+    assert route in exchange.routes
+    both = []
+    for noise, sd in noises.of(route):
+        size = exchange.mechanism.weight * exchange.mechanism.sigma * exchange.scales[route[0]][:, None]
+        assert np.allclose(sd, size / np.outer(*(exchange.sides[end].units for end in route)), rtol=1e-9)
+        scaled = noise / sd
+        spread = NEAR * np.sqrt(2.0 / noise.size)
+        assert 1.0 - spread < (scaled**2).mean() < 1.0 + spread
+        assert abs(scaled.mean()) < NEAR / np.sqrt(noise.size)
+        both.append(scaled)
+    assert abs((both[0] * both[1]).mean()) < NEAR / np.sqrt(both[0].size)  # and not the same numbers
+
+
+@pytest.mark.parametrize("route", ROUTES, ids="".join)
+def test_noise_is_spread_evenly_between_multiples_of_a_scale(noises, route):
+    """In eighths of Δ a chi square of 7 degrees: over 40 once in 10^5. On the grid of Δ all of it would be in one."""
+    exchange = next(iter(noises.stages.values())).exchange
+    scale = exchange.scales[route[0]][:, None]
+    for noise, sd in noises.of(route):
+        assert (sd > 8 * scale).all()
+        bins = np.bincount((8 * (noise % scale) / scale).astype(int).ravel(), minlength=8)
+        assert ((bins - bins.mean()) ** 2 / bins.mean()).sum() < 40
+
+
+# ---------------------------------------------------------------------------------------- rows
+
+
+def near_plain(view, fed, labels):
+    """Whether a run without noise has the plain products, up to 8 sds of the errors of encryption."""
+    plain = plain_gram(fed, view.job, view.figures, view.frame, labels)
+    sds = Design(view.job, co.PrivateGram()).sds(view.figures, view.frame) / view.figures.step**2
+    return bool((np.abs(view.matrix - plain) <= 8 * ERROR * sds + 1e-6).all())
+
+
+def test_products_are_the_same_in_many_blocks_of_which_the_last_is_short(monkeypatch):
+    """150 rows in blocks of 37, of which 16 are multiplied at a time."""
+    sent = []
+    hidden = Gate.hidden
+    monkeypatch.setattr(Gate, "hidden", lambda gate, *more: sent.append(gate.node) or hidden(gate, *more))
+    monkeypatch.setattr(lwe_products, "block_rows", lambda *_: 37)
+    monkeypatch.setattr(secure_design, "encrypted_rows", lambda *_: 37)
+    monkeypatch.setattr(lattice, "CHUNK", 16)
+    fed = federation()
+    view = Views(fed, PROBLEM, TERMS, monkeypatch)
+    assert near_plain(view, fed, (np.sign(fed.labels) * view.figures.label).astype(np.int64))
+    assert {name: sent.count(name) for name in PARTIES} == {"a": 0, "b": 12, "c": 6}  # b: class sums as well
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_rows_at_their_bounds_wrap_in_no_product(sign, monkeypatch):
+    X, y = np.full((150, 6), 2.0), np.ones(150)
+    X[:, 2:] *= sign
+    fed, terms = federation((X, y)), replace(TERMS, label_bound=1.0, epsilon=30.0, row_norm=4.0)
+    view = Views(fed, NUMBERS, terms, monkeypatch)
+    assert near_plain(view, fed, np.full(150, view.figures.label))
+
+
+# ---------------------------------------------------------------------------------------- secrets of stages
+
+
+def test_stages_have_matrices_secrets_and_blindings_of_their_own(monkeypatch, tmp_path):
+    seen = {}
+    answer = Products.answer
+
+    def answering(products, noisy):
+        exchange = products.exchange
+        secret = [products.hiding.secret[:8]] if exchange.receivers(products.me) else []
+        secret += [products.blinding.rows[:8]] if exchange.senders(products.me) else []
+        seen[products.me, products.public] = secret
+        return answer(products, noisy)
+
+    monkeypatch.setattr(Products, "answer", answering)
+    for store in ("one", "two"):
+        co.fit(federation(), PROBLEM, co.PrivateGram(), TERMS, store=tmp_path / store)
+    matrices = {public for _, public in seen}
+    assert len(matrices) == 4  # two runs of two stages, the same for all parties
+    secrets = [part.ravel().tobytes() for parts in seen.values() for part in parts]
+    assert len(secrets) == len(set(secrets)) == 14  # of class sums 3, and of joint 4, where c sends and receives
+
+
+# ---------------------------------------------------------------------------------------- what sizes tell
+
+
+def test_sizes_and_order_of_messages_tell_nothing_of_rows(tmp_path):
+    """Labels are numbers, so that no column is chosen by what was released."""
+    empty, full = np.zeros((150, 6)), np.full((150, 6), 2.0)
+    empty[0], full[0], found = 1.0, -2.0, []
+    for k, X in enumerate((table()[0], empty, full)):
+        tap = co.Tap(co.InProcess())
+        fed, terms = federation((X, X[:, 0] / 2)), replace(TERMS, label_bound=1.0)
+        co.fit(fed, NUMBERS, co.PrivateGram(), terms, store=tmp_path / str(k), engine=tap)
+        found.append([(x.sender, x.receiver, x.inside, len(x.body)) for x in tap.letters])
+    assert found[0] == found[1] == found[2]
+
+
+# ---------------------------------------------------------------------------------------- another table under a run
+
+
+@pytest.mark.parametrize("cut", [30, 36, 69])
+def test_a_run_does_not_go_on_with_other_rows(cut, tmp_path, monkeypatch):
+    """The same secrets would hide them, and a second answer be about them: not even a party that is blind for what its
+    table is sends other bytes than before."""
+    monkeypatch.setattr(Block, "digest", lambda _: "blind")
+    first, second = Until(cut), Until(10**9)
+    with pytest.raises(Cut):
+        co.fit(federation(), PROBLEM, co.PrivateGram(), TERMS, store=tmp_path, engine=first)
+    X, y = table()
+    X[3], y[3] = -X[3], -y[3]
+    with pytest.raises(ReplayDiverged, match=r"other data, code or settings|other bytes"):
+        co.fit(federation((X, y)), PROBLEM, co.PrivateGram(), TERMS, store=tmp_path, engine=second)
+    known = {(x.sender, x.receiver, x.sequence): x.body for x in first.sent}
+    assert all(known[x.sender, x.receiver, x.sequence] == x.body for x in second.sent)
