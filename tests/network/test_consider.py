@@ -4,6 +4,7 @@ what a hub gains by asking otherwise. (Services and the hub of straw are those o
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections import Counter
@@ -32,8 +33,9 @@ import colonnade as co
 from colonnade.errors import PeerFailed, ReplayDiverged
 from colonnade.methods.node_setup import Call, source_of
 from colonnade.network.hub_run import FAREWELL
+from colonnade.network.inbox import Inbox
 from colonnade.network.party_run import Approvals, Request
-from colonnade.network.party_service import DIVERGED, OK, PartyService
+from colonnade.network.party_service import DIVERGED, OK, UNDECIDED, PartyService
 from colonnade.network.questions import Parcel, pack, unpack
 from colonnade.runtime.run_store import abort_run
 from colonnade.runtime.turns import Answered, Lost
@@ -301,6 +303,24 @@ def test_a_yes_is_about_the_rows_that_were_agreed_on_then(tmp_path):  # noqa: F8
             assert straw.raw("bank", "reserve", head).head == {"code": BREAKS}
             assert straw.raw("bank", "reserve", {**head, "session": "other"}).head["code"] == OK
         assert asked == {"bank": 2}
+
+
+def test_an_operator_who_thinks_again_before_a_run_begins_is_heard(tmp_path):  # noqa: F811
+    made = Organisations.of(federation(NOISY), tmp_path, co.Policy(epsilon=2.0, delta=1e-6))
+    with Straw(made) as straw, contextlib.closing(Inbox(tmp_path / "box")) as box:
+        service, head = straw.services["party0"], proposal(NOISY, seeded=False)
+        service.approve, service.withdraw, service.asks_again = box, box.withdraw, True
+        assert straw.raw("party0", "consider", head).head == {"code": UNDECIDED}
+        name = box.questions()[0].name
+        box.answer(name, True)
+        assert straw.raw("party0", "consider", head).head == {"code": OK}  # the hub knows, and waits
+        box.answer(name, False)
+        before = state(service)
+        assert straw.raw("party0", "reserve", head).head == {"code": REFUSES}
+        assert state(service) == before
+        box.answer(name, True)
+        assert straw.raw("party0", "reserve", head).head["code"] == OK
+        assert box.questions(every=True) == []
 
 
 # ------------------------------------------------------------------------------------------------ a process dies in between

@@ -105,7 +105,7 @@ def run(
                 box = last.enter_context(
                     contextlib.closing(settings.inbox(lambda asked: in_words(asked, service.ledger.budget())))
                 )
-                service.approve, service.withdraw = settings.passes_or(box), box.withdraw
+                service.approve, service.withdraw, service.asks_again = settings.passes_or(box), box.withdraw, True
             if settings.metrics is not None:
                 last.enter_context(page(metrics.text, lambda: states == ["connected"], settings.metrics))
             for what in service.data.seen.nothing:  # before anything is proposed

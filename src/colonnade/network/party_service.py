@@ -70,6 +70,7 @@ class PartyService:
         if public_key(identity) != data.member.public_key:
             raise InvalidInput(f"the federation file pins another signing key for {data.name!r}. Use that one.")
         self.data, self.name, self.identity, self.approve = data, data.name, identity, approve
+        self.asks_again = False  # True: who approves keeps its answers itself, and may think again until a run begins
         self.withdraw: Callable[..., None] = lambda *_: None  # of these runs nobody waits for an operator any more
         self.neighbours = neighbours  # None: all letters go through the hub
         self.run_store = RunStore(store)
@@ -209,7 +210,7 @@ class PartyService:
         if request.terms.fingerprint != proposal.code:
             raise InvalidInput("the hub has another version of the method's code; bring both to the same release")
         known = self.log.rows(run, "open")  # a run that goes on was approved when it began
-        if known or self.approvals.has(run, *_shown(request, proposal)):
+        if known or (not self.asks_again and self.approvals.has(run, *_shown(request, proposal))):
             return request
         for what in request.notices:
             log.warning("a private run would pay for nothing", extra={"run": run, "what": what})
