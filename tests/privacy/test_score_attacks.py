@@ -17,6 +17,8 @@ import colonnade as co
 from colonnade.data import row_order
 from colonnade.methods.masked_scores import whole
 from colonnade.network.party_data import rows_path
+from colonnade.network.party_service import OK, PartyService
+from colonnade.network.questions import pack, unpack
 from colonnade.network.score_order import Fallback
 from colonnade.network.score_parts import Answerer, Ask, Part, Why, pack_asks, read_trail, row_digest, unpack_parts
 from standing_orders import HOLDER, MODEL, OTHERS, TRAINED, Consortium, Wired
@@ -170,4 +172,16 @@ def test_a_fallback_of_other_parties_than_there_are_is_refused(tmp_path, without
     made.order = replace(made.order, fallbacks=(one,))
     with pytest.raises(co.InvalidInput, match="are not the parties of the federation file"):
         made.approved("lab")
+    made.close()
+
+
+def test_a_coordinator_does_not_end_an_order_by_naming_it(tmp_path):
+    made = Consortium.made(tmp_path).approve_all()
+    service = PartyService(made.data("lab"), tmp_path / "lab", made.keys["lab"], lambda _: True)
+    for asked in ({"what": "over", "run": made.order.run, "how": "aborted"}, {"what": "settle", "run": "x"}):
+        raw = pack({**asked, "over": {made.order.run: "aborted"}})
+        assert unpack(service.answer(raw)).head["code"] == OK
+    assert service.ledger.open_runs() == {made.order.run}
+    service.close()
+    assert ask(made, made.answerer("lab"), "lab", 5, 40).why is Why.OK
     made.close()

@@ -40,6 +40,7 @@ from colonnade.network.party_data import PartyData, Scoring
 from colonnade.network.party_run import Approve, PartyRun, Priced, Proposal, Request, Undecided, UnknownRun
 from colonnade.network.questions import Parcel, Question
 from colonnade.network.replaced_ledger import keyed_head
+from colonnade.network.score_order import is_order
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.tally import OWNER, REFUSED
@@ -351,7 +352,9 @@ class PartyService:
         return Parcel({})
 
     def _end(self, run: str, how: str) -> None:
-        """The run is over here; what it did not use returns."""
+        """The run is over here; what it did not use returns. A standing order is ended by its party alone."""
+        if is_order(self.log, run):
+            return
         self.runs.pop(run, None)
         self.withdraw(run)
         if self.approvals.forget(run):

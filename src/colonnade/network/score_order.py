@@ -31,9 +31,10 @@ from colonnade.network.questions import is_name
 from colonnade.privacy.events import SCORES, Charge
 from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.ledger import Ledger, Terms
-from colonnade.privacy.store import write_synced
+from colonnade.privacy.store import Log, write_synced
 from colonnade.runtime.run_store import RunStore
 
+METHOD = "scores on request"  # in the terms of its run
 LOOPBACK = "loopback"  # the asker that programs on the label holder's own machine are
 MOST_A_DAY = 10**9
 _FORMAT = "colonnade standing order"
@@ -135,6 +136,11 @@ class Order:
             raise InvalidInput(f"{path} is no standing order. `colonnade score order` writes one.") from error
 
 
+def is_order(log: Log, run: str) -> bool:
+    """Whether a run of a ledger is a standing order, in which a coordinator has no say."""
+    return any(json.loads(row.body)["terms"]["method"] == METHOD for row in log.rows(run, "open"))
+
+
 def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
@@ -163,7 +169,7 @@ class Approved:
     def _terms(self) -> Terms:
         settings = json.dumps(self.order.terms, sort_keys=True)
         unit = self.file.unit
-        return Terms("scores on request", settings, "secure", str(unit), unit.neighbours, self.order.digest.hex())
+        return Terms(METHOD, settings, "secure", str(unit), unit.neighbours, self.order.digest.hex())
 
     def approve(self) -> Order:
         """Open the order in this party's ledger, if its policy lets scores leave; the order with this party's word."""
