@@ -152,6 +152,7 @@ def _facts(made: Order, holder: str, members: list[str]) -> dict[str, Any]:
         "training rows": "may be scored: no epsilon holds for them then" if made.training_rows else "are refused",
         f"{holder} learns": "; ".join(learns),
         "equations": f"up to {len(learns)} about each row: one for each model",
+        "fallbacks": "coefficients are the word of whoever wrote the order" if made.fallbacks else "none",
         "approved by": ", ".join(made.approvals) or "nobody yet",
     }
 
