@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,14 +97,21 @@ def test_two_orders_about_the_same_rows_share_no_mask(tmp_path):
 # ---------------------------------------------------------------- training rows
 
 
+def learn(folder: Path, run: str, *keys: int) -> None:
+    """As a run does that ends and has learned from these rows."""
+    secret = bytes(range(32, 64))
+    learned = row_order.digests(pl.Series(keys), secret, "training")
+    rows_path(folder, run).write_bytes(secret + learned.tobytes())
+
+
 def test_a_row_that_another_model_was_learned_from_is_refused_too(tmp_path):
     made = Consortium.made(tmp_path).approve_all()
-    secret = bytes(range(32, 64))
-    learned = row_order.digests(pl.Series([50, 51]), secret, "training")
-    rows_path(tmp_path / "lab", "20260301T000000-later").write_bytes(secret + learned.tobytes())
+    learn(tmp_path / "lab", "20260301T000000-later", 50, 51)
     lab = made.answerer("lab")
     whys = [ask(made, lab, "lab", n, key).why for n, key in enumerate((TRAINED - 1, TRAINED, 50, 51, 52))]
     assert whys == [Why.TRAINING, Why.OK, Why.TRAINING, Why.TRAINING, Why.OK]
+    learn(tmp_path / "lab", "20260302T000000-still-later", 52)  # while the party answers
+    assert [ask(made, lab, "lab", n, key).why for n, key in ((6, 52), (7, 53))] == [Why.TRAINING, Why.OK]
     made.close()
 
 

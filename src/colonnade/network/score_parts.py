@@ -19,6 +19,7 @@ import hmac
 import json
 import struct
 import threading
+import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.data import row_order
 from colonnade.errors import InvalidInput, StoreError, WireError
@@ -48,6 +48,7 @@ _MAGIC, _REPLY = b"csq1", b"csa1"
 _ITEM, _ANSWER = struct.Struct(f"<QH{DIGEST}s"), struct.Struct("<QBQ")
 _MASK = struct.Struct("<QH")
 _LARGEST = 1 << 63
+_COARSE = 2 * 10**9  # nanoseconds
 
 
 class Why(IntEnum):
@@ -216,30 +217,43 @@ class Rows:
         # All parts at once: a table that changes while this process lives changes no answer of its.
         block = Block(matrix, np.arange(matrix.shape[1]))
         self.parts = [None if x is None else whole(block.scores(x)) for x in models]
-        self.training = self._training(data, scoring.models)
+        self.training = Learned(data, scoring.models, order)
 
-    def _training(self, data: PartyData, models: Path) -> NDArray[np.bool_]:
-        """Which rows the model was learned from, or any other model of which this party keeps the record.
 
-        An exact score of a row by one model voids the promise that was made about it when another learned from it.
-        """
-        if self.order.training_rows:
-            return np.zeros(data.rows, np.bool_)
-        path = rows_path(models, self.order.model)
-        if not path.is_file():
+class Learned:
+    """Which rows the order's model was learned from, or any other model of which this party keeps the record.
+
+    An exact score of a row by one model voids the promise that was made about it when another learned from it. A run
+    that ends while this process lives adds its record, which is then read.
+    """
+
+    def __init__(self, data: PartyData, models: Path, order: Order) -> None:
+        self._data, self._path, self._order = data, rows_path(models, order.model), order
+        self._found, self._read, self._stamp = np.zeros(data.rows, np.bool_), set[Path](), 0
+        if not (order.training_rows or self._path.is_file()):
             raise InvalidInput(
-                f"{data.name!r} has no record of the rows that run {self.order.model} was learned from, so it cannot "
+                f"{data.name!r} has no record of the rows that run {order.model} was learned from, so it cannot "
                 "refuse them. Learn again with this version, or make an order that lets training rows be scored."
             )
-        found = np.zeros(data.rows, np.bool_)
-        for one in sorted(path.parent.glob("*.rows")):
+        self._look()
+
+    def __getitem__(self, place: int) -> bool:
+        self._look()
+        return bool(self._found[place])
+
+    def _look(self) -> None:
+        if self._order.training_rows or (stamp := self._path.parent.stat().st_mtime_ns) == self._stamp:
+            return
+        for one in sorted(set(self._path.parent.glob("*.rows")) - self._read):
             raw = one.read_bytes()
             if len(raw) % row_order.DIGEST or len(raw) < row_order.SECRET:
                 raise InvalidInput(f"{one} is no record of rows that a model was learned from. Put its copy back.")
             known = np.frombuffer(raw[row_order.SECRET :], np.uint8).reshape(-1, row_order.DIGEST)
-            mine = row_order.digests(data.keys, raw[: row_order.SECRET], "training")
-            found |= np.isin(row_order.as_words(mine), row_order.as_words(known))
-        return found
+            mine = row_order.digests(self._data.keys, raw[: row_order.SECRET], "training")
+            self._found |= np.isin(row_order.as_words(mine), row_order.as_words(known))
+            self._read.add(one)
+        # Last: another thread that comes meanwhile looks, too. A stamp is coarse: a new one may hide a record.
+        self._stamp = stamp if time.time_ns() - stamp > _COARSE else 0
 
 
 def row_digest(pair: bytes, key: bytes) -> bytes:
