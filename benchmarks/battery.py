@@ -154,6 +154,7 @@ BATTERY = (
     Kind("irrelevant columns", 10_000, straight(60, 6), classes=False),
     Kind("with levels", 10_000, with_levels, classes=False, noise=0.5),
     Kind("heavy tails, straight", 10_000, straight_tails, classes=False),
+    Kind("close, heavy tails", 30_000, straight_tails, classes=False, noise=0.1),
     Kind("heavy tails", 60_000, tails, classes=False),
     Kind("straight", 60_000, straight(25, 25, 15), classes=False, noise=0.5),
     Kind("waves", 60_000, waves, classes=False),

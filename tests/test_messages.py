@@ -517,17 +517,6 @@ WRONG: Wrong = {
         co.InvalidInput,
         "delta=0.1 is not below 1/rows = 0.083: publishing one of them at random would satisfy it. Nothing was sent. Ask for delta=0.001 or less, or, if you know what it means, allow it by allow_large_delta (`colonnade sparse`: --allow-large-delta); the statement then says so.",
     ),
-    "noisy labels where nothing goes by them": (
-        lambda folder: co.fit(
-            split(),
-            co.Problem(co.LeastSquares()),
-            co.PrivateGram(labels="released"),
-            co.Privacy(1e6, 1e-6, row_norm=1.0, label_bound=1.0),
-            store=folder,
-        ),
-        co.InvalidInput,
-        "labels='released' does nothing here: class sums go by them, and with numbers as labels, 12 rows and this budget there are none, so that no labels are released. Nothing was sent. Leave it out, or set screen=.",
-    ),
     "a setting for products between parties without any": (
         lambda folder: co.PrivateGram(cross="none", screen=3),
         co.InvalidInput,

@@ -26,6 +26,7 @@ from colonnade.methods.gram.rule import (
     PublicColumns,
     RowFrame,
     Sums,
+    as_they_are,
     choose,
     noise_levels,
     prepare,
@@ -102,7 +103,7 @@ def release(
 def exactly(A: np.ndarray, y: np.ndarray, problem: Problem, frame: RowFrame | None = None) -> GramSolution:
     """A solution from a Gram without noise; the rule then adds no ridge."""
     n, d = A.shape
-    rule = choose(n, d, 1e9)
+    rule = as_they_are(d, 1e9)
     frame = frame or prepare(rule, public([0] * d, 1e6), n)[1]
     z = (A[:, frame.keep] - frame.centre) * frame.scale
     gram = release(z, y, Extended(1.0, 1.0), np.zeros((frame.keep.size + 2,) * 2))
@@ -154,7 +155,7 @@ def test_replacing_a_row_moves_class_sums_by_at_most_their_sensitivity(seed, bin
 
     def sums() -> np.ndarray:
         a = rng.integers(0, 2, size=5).astype(float) if binary else rng.choice([-1.0, -0.7, 0.2, 1.0], size=5)
-        a = clipped(a[None, :], prepare(choose(10**9, 5, 1.0), columns, 10)[1], columns)[0]
+        a = clipped(a[None, :], prepare(as_they_are(5, 1.0), columns, 10)[1], columns)[0]
         weight = rng.choice([0.0, 1.0, 0.3])
         squares = np.zeros(5) if binary else a**2 / 2
         return np.concatenate([weight * a, (1 - weight) * a, [weight], squares])
@@ -186,13 +187,57 @@ def test_products_of_two_parties_carry_the_noise_of_both():
 
 
 def test_the_less_survives_the_noise_the_more_is_spent_on_class_sums():
-    assert [choose(n, 100, 0.02).name for n in (10**6, 10**5, 10**4)] == ["raw", "raw", "centred"]
-    assert [choose(n, 100, 0.02).sums for n in (10**6, 10**4, 10**3)] == [0.0, 0.15, 0.4]
+    for classes in (True, False):
+        rules = [choose(n, 100, 0.02, classes=classes) for n in (10**6, 10**4, 10**3)]
+        assert [rule.name for rule in rules] == ["centred"] * 3
+        assert [rule.sums for rule in rules] == [0.02, 0.15, 0.4]
     assert choose(10**6, 100, 0.02, keep=10).keep == 10
-    assert choose(10**6, 100, 0.02, keep=200).name == "raw"
-    assert [choose(n, 100, 0.02, classes=True).sums for n in (10**6, 10**4, 10**3)] == [0.02, 0.15, 0.4]
+    assert choose(10**6, 100, 0.02, keep=200).keep == 100
     with pytest.raises(InvalidInput, match="above 0"):
         choose(100, 5, 0.0)
+
+
+def test_the_squares_of_numbers_cost_more_where_few_columns_survive_and_never_more_than_below():
+    """(155/N)³ times 2 %, N columns survive; classes, of whose scores only the order counts, pay no more."""
+    rows = (1_000, 2_000, 4_000, 8_000, 10**6)
+    surviving = [(n * math.sqrt(1.7 * 0.2) / 1.77) ** (2 / 3) for n in rows]
+    assert min(surviving) >= 2 * 6
+    shares = [choose(n, 6, 0.2).sums for n in rows]
+    assert shares == pytest.approx([min(max(0.02 * (155 / n) ** 3, 0.02), 0.15) for n in surviving])
+    assert len(set(shares)) > 2
+    assert {choose(n, 6, 0.2, classes=True).sums for n in rows} == {0.02}
+
+
+def test_rows_of_numbers_may_be_longer_by_half_an_sd_of_their_squares():
+    rng = np.random.default_rng(5)
+    A, y = rng.uniform(-1, 1, size=(3000, 6)), rng.uniform(-1, 1, size=3000)
+    columns, sums = public([0, 0, 0, 1, 1, 1], 1.7), exact_sums(A, y, 1.0)
+    numbers, classes = (replace(choose(3000, 6, 0.1, classes=c), sums=0.02, slack=1.0) for c in (False, True))
+    noisy = replace(sums, square_noise=np.full(6, 20.0))
+    for known, longer in ((sums, 0.0), (noisy, None)):
+        frames = [prepare(rule, columns, 3000, known)[1] for rule in (numbers, classes)]
+        squares = [np.square(frame.norms).sum() for frame in frames]
+        scale = frames[0].scale
+        assert scale == pytest.approx(frames[1].scale)
+        # Frames are scaled so that a row's expected square is 1.
+        sd = 2.0 * 20.0 / 3000 * math.sqrt(float(np.sum(scale**4)))
+        assert squares[0] / squares[1] - 1.0 == pytest.approx(0.5 * sd if longer is None else longer)
+
+
+def test_rows_of_numbers_are_taken_as_they_are_where_their_noise_is_small_beside_what_every_line_varies():
+    """The ridge of rows as they are, √2·(1 + .35)·C²/√(2ρ)·√d, is a 30th of the least sum of squares, or less."""
+    rng, d = np.random.default_rng(6), 4
+    columns = public([0, 0, 1, 1], math.sqrt(2.0))
+    for rho, spread, names in ((40.0, 1.0, ["raw"]), (0.05, 1.0, ["centred"]), (40.0, 0.02, ["centred"])):
+        A, y = rng.uniform(-1, 1, size=(4000, d)), rng.uniform(-1, 1, size=4000)
+        A[:, 0] *= spread
+        rule = choose(4000, d, rho)
+        made, frame = prepare(rule, columns, 4000, exact_sums(A, y, 1.0))
+        ridge = math.sqrt(2.0) * 1.35 * 4.0 / math.sqrt(2.0 * (1 - rule.sums) * rho) * math.sqrt(d)
+        assert [made.name] == names == (["raw"] if 30 * ridge <= 4000 * A.var(axis=0).min() else ["centred"])
+        assert bool(frame.centre.any()) == (made.name == "centred")
+    classes = choose(4000, d, 40.0, classes=True)
+    assert prepare(classes, columns, 4000, exact_sums(A, y, 1.0))[0].name == "centred"
 
 
 def test_rows_of_classes_are_always_centred_and_may_be_longer_the_more_survives():
@@ -390,7 +435,7 @@ def test_a_loss_that_is_not_square_is_refused():
 
 
 def test_a_gram_of_the_wrong_size_is_refused():
-    rule, columns = choose(400, 4, 1e9), public([0] * 4, 9.0)
+    rule, columns = as_they_are(4, 1e9), public([0] * 4, 9.0)
     _, frame = prepare(rule, columns, 400)
     with pytest.raises(InvalidInput, match="6 x 6"):
         solve(Gram(np.eye(4), np.eye(4)), frame, rule, Problem(Logistic()), rows=400, columns=4, label_bound=1.0)
@@ -435,7 +480,7 @@ def noisy(seed: int, problem: Problem, truth: np.ndarray, rho: float, ridge: flo
     rng, columns = np.random.default_rng(seed), public([0, 0, 1, 1], 3.0, bound=3.0)
     A = np.clip(0.5 * rng.normal(size=(n, 4)) + 0.4 * rng.normal(size=(n, 1)) + 0.3, -2.0, 2.0)
     y = A @ truth + 0.5 + rng.normal(size=n)
-    rule, frame = prepare(choose(n, 4, rho), columns, n)
+    rule, frame = prepare(as_they_are(4, rho), columns, n)
     assert rule.name == "raw"
     extended = frame.extended(rule, 8.0)
     sds = noise_levels(columns.owner, 0, extended.noise(rho), labels_fixed=False)
@@ -537,7 +582,7 @@ def test_the_covariance_of_scores_and_labels_is_off_by_as_much_as_is_said(column
     0 it exceeds 2.33 standard deviations in 1 of 100 runs at most (a count beyond is a chance of 1e-4)."""
     rng, rows, sd, draws = np.random.default_rng([columns, int(100 * strength)]), 1000, 15.0, 1000
     within = np.diag(np.geomspace(1.0, 0.1, columns)) + 0.02
-    rule, truth = replace(choose(rows, columns, 1e9), ridge=0.0), strength * np.linspace(1.0, 0.2, columns)
+    rule, truth = replace(as_they_are(columns, 1e9), ridge=0.0), strength * np.linspace(1.0, 0.2, columns)
     frame = prepare(rule, public([0] * columns, 1e6), rows)[1]
     sds = np.zeros((columns + 2, columns + 2))
     sds[:columns, -1] = sds[-1, :columns] = sd

@@ -92,7 +92,7 @@ def test_a_larger_budget_never_makes_curves_shallower_or_lighter():
 def test_all_levels_of_a_curve_weigh_the_same_and_no_more_than_there_is_room():
     level = np.array([0, 1, 2, 2, 3, 3, 3, 3, 0])
     for surviving, classes in ((3.0, True), (9.0, True), (25.0, True), (25.0, False)):
-        weight, spare = weigh(surviving, level, classes), surviving**2 / (1000 if classes else 2000)
+        weight, spare = weigh(surviving, level, classes), surviving**2 / (1000 if classes else 8000)
         by_level = [np.square(weight[level == k]).sum() for k in (1, 2, 3)]
         assert by_level == pytest.approx([by_level[0]] * 3)
         assert sum(by_level) == pytest.approx(max(min(surviving / 3 - 2, spare), min(0.15 * 2, spare / 4)))

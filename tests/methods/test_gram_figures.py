@@ -118,7 +118,7 @@ def test_the_noise_of_every_entry_is_told_by_who_computed_it():
 @pytest.mark.parametrize(
     ("rows", "columns", "rho", "classes", "name", "sums", "slack"),
     [
-        (100_000, 20, 0.03, False, "raw", 0.0, 1.0),
+        (100_000, 20, 0.03, False, "centred", 0.02, None),
         (100_000, 20, 0.03, True, "centred", 0.02, None),
         (1_500, 20, 0.03, True, "centred", 0.15, 1.15),
         (1_500, 20, 0.03, False, "centred", 0.15, 1.15),
@@ -126,14 +126,13 @@ def test_the_noise_of_every_entry_is_told_by_who_computed_it():
     ],
 )
 def test_the_rule_follows_from_what_survives_the_noise(rows, columns, rho, classes, name, sums, slack):
-    """u = (n√(1.7ρ)/1.77)^(2/3)/d: from 2 on nothing or 2 % on class sums, from a half on 15 %, below it 40 %."""
+    """u = (n√(1.7ρ)/1.77)^(2/3)/d: from 2 on 2 % on class sums, from a half on 15 %, below it 40 %."""
     u = (rows * math.sqrt(1.7 * rho) / 1.77) ** (2 / 3) / columns
     rule = choose(rows, columns, rho, classes=classes)
     assert (rule.name, rule.sums) == (name, sums)
     assert rule.slack == pytest.approx(1.15 * (u / 2) ** 0.25 if slack is None else slack)
     assert (rule.constant_share, rule.label_share, rule.keep, rule.rho) == (0.1, 0.25, columns, rho)
-    assert rule.ridge == (1.0 if name == "raw" else 1.5)
-    assert rule.power == (0.0 if name == "raw" else 0.25)
+    assert (rule.ridge, rule.power, rule.classes) == (1.5, 0.25, classes)
 
 
 @pytest.mark.parametrize("threshold", [0.5, 2.0])

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import colonnade as co
-from colonnade.methods.gram.rule import Gram, PublicColumns, choose, noise_levels, prepare
+from colonnade.methods.gram.rule import Gram, PublicColumns, as_they_are, noise_levels, prepare
 from colonnade.methods.gram.solve import solve
 from colonnade.privacy.mechanisms import SeededNoise
 
@@ -50,7 +50,7 @@ class Population:
         wide[np.ix_(places, places)] = sums
         wide[d, places] = wide[places, d] = rows * mean
         wide[d, d] = rows
-        rule, frame = prepare(choose(rows, d, rho), self.columns, rows)
+        rule, frame = prepare(as_they_are(d, rho), self.columns, rows)
         length2 = BOUND**2 * d
         weights = np.append(np.ones(d), [np.sqrt(0.1 * length2), np.sqrt(0.25 * length2) / LABELS])
         g = np.sqrt(2.0) * 1.35 * length2 / np.sqrt(2.0 * rho)
@@ -130,9 +130,10 @@ def test_where_intervals_would_miss_no_errors_are_given(d, rows, rho, r2):
 # ---------------------------------------------------------------------------------------- whole runs
 
 
-def table(rows=20_000, schema_norm=None):
+def table(rows=20_000, schema_norm=None, alike=0.0):
     rng = np.random.default_rng(4)
     x = rng.uniform(-1, 1, (rows, 2))
+    x[:, 1] = alike * x[:, 0] + (1.0 - alike) * x[:, 1]
     y = np.clip(0.3 * x[:, 0] + rng.normal(0, 1, rows), -4, 4)
     frames = {
         "a": pl.DataFrame({"id": np.arange(rows), "u": x[:, 0], "y": y}),
@@ -175,7 +176,8 @@ PENALTY = co.Problem(co.LeastSquares(), penalty=co.Ridge(1.0), intercept=True)
         ("prove that rows", {"row_norm": 1.0}),
         ("prove that rows", {"feature_bound": 0.5}),
         ("prove that rows", {"schema_norm": 0.5}),
-        ("noise is too large", {"epsilon": 0.01}),
+        ("noise is too large", {"epsilon": 2.0, "alike": 0.9}),
+        ("centred", {"epsilon": 0.01}),
         ("buckets", {"method": co.PrivateGram(sketch_rows=4096)}),
         ("sketches", {"method": co.PrivateGram(cross="sketch"), "trust": "nobody"}),
         ("left out", {"method": co.PrivateGram(cross="none"), "trust": "nobody"}),
@@ -185,12 +187,9 @@ PENALTY = co.Problem(co.LeastSquares(), penalty=co.Ridge(1.0), intercept=True)
 )
 @pytest.mark.filterwarnings("ignore::colonnade.MostlyNoise", "ignore::colonnade.NothingToLearn")
 def test_a_run_gives_no_errors_that_are_not_known_to_cover_and_says_why(why, asked, tmp_path):
-    norm = asked.get("schema_norm")
-    fit = run(
-        tmp_path,
-        table(4_096 if "method" in asked else 20_000, norm),
-        **{k: v for k, v in asked.items() if k != "schema_norm"},
-    )
+    made = {name: asked[name] for name in ("schema_norm", "alike") if name in asked}
+    terms = {name: value for name, value in asked.items() if name not in made}
+    fit = run(tmp_path, table(4_096 if "method" in asked else 20_000, **made), **terms)
     assert fit.spread is None
     said = [remark for remark in fit.remarks if remark.startswith("no standard errors: ")]
     assert len(said) == 1

@@ -248,7 +248,7 @@ def test_a_penalty_is_said_not_to_count(tmp_path):
 def test_shortened_rows_are_bounded_and_warned_of(tmp_path):
     method = co.PrivateGram()
     lines = federation(schemas={name: schema.as_lines() for name, schema in SCHEMAS.items()})
-    fit = run(tmp_path, lines, method=method, privacy=co.Privacy(4.0, 1e-6, row_norm={"clinic": 1.0, "lab": 0.5}))
+    fit = run(tmp_path, lines, method=method, privacy=co.Privacy(64.0, 1e-6, row_norm={"clinic": 1.0, "lab": 0.5}))
     assert fit.release.rule == "raw"
     encoded = SCHEMAS["lab"].encode(tables()["lab"]).matrix
     share = (np.linalg.norm(np.asarray(encoded), axis=1) > 0.5).mean()
@@ -597,7 +597,7 @@ def test_counts_are_those_of_the_table_however_rows_were_made(rule, tmp_path):
 
 
 def test_counts_of_shortened_rows_are_refused(tmp_path):
-    short = run(tmp_path, method=co.PrivateGram(), privacy=co.Privacy(4.0, 1e-6, row_norm={"clinic": 1.0, "lab": 0.5}))
+    short = run(tmp_path, method=co.PrivateGram(), privacy=co.Privacy(64.0, 1e-6, row_norm={"clinic": 1.0, "lab": 0.5}))
     with pytest.raises(co.InvalidInput, match="may have been shortened"):
         short.release.counts()
     alone = run(tmp_path, method=co.PrivateGram(cross="none"), privacy=co.Privacy(4.0, 1e-6, trust="nobody"))

@@ -21,7 +21,7 @@ CASES = [
     (co.PrivateGram(), "secure", GRAM, TWO, 0.02, 4.0),
     (co.PrivateGram(), "consortium", GRAM, TWO, 0.02, 4.0),
     (co.PrivateGram(cross="none"), "nobody", GRAM, TWO, 0.02, 8.0),
-    (co.PrivateGram(), "secure", co.Problem(co.LeastSquares(), intercept=True), TWO, 0.02, 8.0),
+    (co.PrivateGram(), "secure", co.Problem(co.LeastSquares(), intercept=True), TWO, 0.01, 8.0),
     (co.PrivateSharingADMM(), "nobody", NUMBERS, TWO, 0.5, 200.0),
     (co.PrivateBlockFrankWolfe(), "consortium", BALL, TWO, 0.05, 4.0),
     (co.CentralFrankWolfe(), "nobody", BALL, ONE, 0.05, 4.0),

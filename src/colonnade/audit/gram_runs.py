@@ -63,8 +63,8 @@ PLACES = {ONE: (0, 1), TWO: (2,)}
 
 @dataclass(frozen=True)
 class World:
-    """A method, a trust model, and how many rows; and whether labels are numbers (±1 all the same): of many rows with
-    numbers the rule takes one release, of few rows or with classes it asks for class sums first."""
+    """A method, a trust model, and how many rows; and whether labels are numbers (±1 all the same). For inference there
+    is one release, of rows as they are; for prediction class sums come first."""
 
     method: PrivateGram
     trust: str
@@ -125,11 +125,11 @@ class Bent(World):
         return {ONE: Block(one, np.array(PLACES[ONE])), TWO: labelled}
 
 
-RAW = World(PrivateGram(), "secure", 3_000, numbers=True)
-CURVE = Bent(PrivateGram(), "secure", 3_000)
+RAW = World(PrivateGram(purpose="inference"), "secure", 3_000, numbers=True)
+CURVE = Bent(PrivateGram(purpose="inference"), "secure", 3_000)
 FIRST_SUMS = World(PrivateGram(), "secure", 12)
 FIRST_LABELS = World(PrivateGram(labels="released"), "secure", 12)
-SHARED = World(PrivateGram(), "consortium", 3_000, numbers=True)
+SHARED = World(PrivateGram(purpose="inference"), "consortium", 3_000, numbers=True)
 OWN = World(PrivateGram(cross="none"), "nobody", 12)
 BUCKETS = World(PrivateGram(cross="sketch"), "nobody", 12)
 

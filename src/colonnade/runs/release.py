@@ -234,10 +234,10 @@ class Release:
 
         Where rows of the matrix were centred they are the sums by class, which were released before it.
         """
-        if self.sums is not None:
-            sums = self.sums.positive + self.sums.negative
-        elif self.rule == "raw" and self.proven:
+        if self.rule == "raw" and self.proven:
             sums = self.matrix[: len(self.columns), len(self.columns)]
+        elif self.sums is not None:
+            sums = self.sums.positive + self.sums.negative
         else:
             how = "rows may have been shortened" if self.rule == "raw" else f"rows were centred (rule {self.rule!r})"
             raise InvalidInput(

@@ -387,8 +387,9 @@ class NoisyLabels:
     Leaves   y + N(0, (2Y)²/(2ρ)), one number a row; a row's label moves by at most 2Y.
     Sees     the parties and the coordinator, which sends them on: in a consortium nobody else, elsewhere everybody.
     Use      whoever uses them cuts them to ±limit again, `cut` times their bound, which is free: sensitivities of what
-             is computed with them are then those of labels within ±limit. For classes and limit Y the cut keeps the
-             same share of every label on average, `kept`, so that dividing by it makes sums unbiased.
+             is computed with them are then those of labels within ±limit. At limit Y the cut keeps the same share of
+             labels ±Y on average, `kept`, so that dividing by it makes sums of classes unbiased. Of numbers between
+             them it keeps nearly that share too, since the noise is many times Y.
     """
 
     job: Job
@@ -409,11 +410,12 @@ class NoisyLabels:
 
     @property
     def kept(self) -> float:
-        """E clip(1 + sd·Z, -1, 1): how much of a label ±1 is left, on average, after noise and cut."""
-        if not (self.job.problem.loss.classifies and self.cut == 1.0):
+        """E clip(1 + sd·Z, -1, 1), sd in units of Y: what is left of a label ±Y, on average, after noise and cut."""
+        if self.cut != 1.0:
             return 1.0
-        density = (1.0 - math.exp(-2.0 / self.sd**2)) / math.sqrt(2.0 * math.pi)
-        return 1.0 - 2.0 * float(ndtr(-2.0 / self.sd)) - self.sd * density
+        sd = self.sd / label_bound(self.job)
+        density = (1.0 - math.exp(-2.0 / sd**2)) / math.sqrt(2.0 * math.pi)
+        return 1.0 - 2.0 * float(ndtr(-2.0 / sd)) - sd * density
 
     @property
     def charge(self) -> Charge:

@@ -396,14 +396,6 @@ class PrivateGram(GramSettings, Method):
         if directions(job).any() and (job.problem.constraint is not None or self.purpose == "inference"):
             other = "a penalty instead of a set, and purpose='prediction'"
             raise InvalidInput(f"a schema says monotone, which goes with {other}. Nothing was sent.")
-        if self.labels != "secure" and Design(job, self).labels is None:
-            raise InvalidInput(
-                f"labels={self.labels!r} does nothing here: class sums go by them, and with numbers as labels, "
-                f"{job.roster.rows:,} rows "
-                f"and this budget there are none, so that no labels are released. Nothing was sent. Leave it out, or "
-                f"set screen=."
-            )
-
         if self.penalty == "select" and not isinstance(job.problem.penalty, Ridge | Lasso | ElasticNet):
             raise InvalidInput(
                 "penalty='select' chooses the weight of co.Ridge, co.Lasso or co.ElasticNet, and the problem has none. "

