@@ -3,8 +3,10 @@
 Log loss is of held-out rows, over the entropy of their labels: 1 is what the exact share of the class gives, below it the
 model says more. Beside it stands the loss of the released share, which the model should not exceed. `rows` cuts a table
 down first: small tables are where probabilities go wrong. The link's constants were chosen on TABLES and MORE; OTHERS had
-no part in that. The same with labels that are drawn anew and have nothing to do with the columns. Then the area under the ROC curve at 13 budgets from .1 to 16, and the largest step down between two of
-them: the same draws of noise at every budget, so that a step is that of the rule.
+no part in that. The same with labels that are drawn anew and have nothing to do with the columns. Then the area under the
+ROC curve at 13 budgets from .1 to 16, and the largest step down between two of them: the same draws of noise at every
+budget, so that a step is that of the rule. At last R² at the same budgets, on tables of benchmarks/battery.py with numbers
+as labels, drawn anew for every run.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.battery import BATTERY, Kind, judged
 from benchmarks.gram import PROBLEM, Dataset, Releases, auc, load, log_loss, splits
 from colonnade.methods.gram.solve import Link
 
@@ -101,12 +104,24 @@ def steps_down(name: str, rows: int | None, count: int, each: int) -> None:
     data = table(name, rows)
     if data is None:
         return
-    found = draws(data, BUDGETS, count, each)[:, :, 0]
-    means = found.mean(axis=1)
-    rise = np.diff(found, axis=0)
+    print(f"{name}, {data.y.size:,} rows, {count} splits, {each} runs each: AUC by epsilon")
+    tell_steps(draws(data, BUDGETS, count, each)[:, :, 0])
+
+
+def steps_of_numbers(kind: Kind, count: int) -> None:
+    found = np.zeros((len(BUDGETS), count))
+    for draw in range(count):
+        data, bound = kind.table(np.random.default_rng([1, draw]))
+        found[:, draw] = [judged(kind, data, bound, epsilon, [2, draw]) for epsilon in BUDGETS]
+    print(f"numbers, {kind.name}, {kind.rows:,} rows, {count} tables: R² by epsilon")
+    tell_steps(found)
+
+
+def tell_steps(found: np.ndarray) -> None:
+    """Print the means by budget, and the smallest step from one to the next."""
+    means, rise = found.mean(axis=1), np.diff(found, axis=0)
     worst = int(np.argmin(rise.mean(axis=1)))
     error = rise[worst].std(ddof=1) / math.sqrt(rise.shape[1])
-    print(f"{name}, {data.y.size:,} rows, {count} splits, {each} runs each: AUC by epsilon")
     print("  " + "  ".join(f"{e:g}: {m:.4f}" for e, m in zip(BUDGETS, means, strict=True)))
     print(
         f"  smallest step up: {rise[worst].mean():+.4f} ± {error:.4f}, from {BUDGETS[worst]:g} to {BUDGETS[worst + 1]:g}",
@@ -119,6 +134,9 @@ def main(quick: bool = True) -> int:
     nothing_to_learn(2 if quick else 5, 2 if quick else 60)
     for name in ("nhanes-diabetes", "credit-default"):
         steps_down(name, None, 2 if quick else 5, 2 if quick else 8)
+    for kind in BATTERY:
+        if not kind.classes and kind.rows == (2_000 if quick else 10_000):
+            steps_of_numbers(kind, 4 if quick else 20)
     return 0
 
 
