@@ -26,10 +26,14 @@ SMALL = [Lattice(32, 24), Lattice(40, 24), Lattice(48, 24)]
 
 def entries(lattice, first, count):
     """A in Python's integers, from the bytes of the stream."""
-    raw = lattice.public(KEY, first, count)
-    width = lattice.bits // 8
-    flat = [int.from_bytes(raw.tobytes()[i : i + width], "little") for i in range(0, raw.size, width)]
-    return np.array(flat, dtype=object).reshape(count, lattice.dimension)
+    length, more = lattice.dimension, lattice.bits // 8 - 4
+    found = np.empty((count, length), dtype=object)
+    for i, row in enumerate(lattice.public(KEY, first, count)):
+        low, above = row[: 4 * length].tobytes(), row[4 * length :].tobytes()
+        for j in range(length):
+            whole = low[4 * j : 4 * j + 4] + above[more * j : more * j + more]
+            found[i, j] = int.from_bytes(whole, "little")
+    return found
 
 
 def draws(rng, shape):

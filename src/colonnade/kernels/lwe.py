@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numba import int64 as i64
 from numba import njit
 from numpy.typing import NDArray
 
@@ -50,7 +51,8 @@ class Lattice:
     def public(self, key: bytes, first: int, count: int) -> NDArray[np.uint8]:
         """Rows `first` to `first + count` of A, of which the first `dimension` carry no plaintext.
 
-        Entry (i, j) is bits/8 bytes, little-endian, of an AES-256 counter stream under `key`, rows one after another.
+        Row i is bits/8 bytes an entry of an AES-256 counter stream under `key`, one row after another: first the low 32
+        bits of all entries, then all that is above them, little-endian.
         """
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
@@ -66,35 +68,45 @@ class Lattice:
 
 
 @njit(cache=True, nogil=True)
-def _lift(stream, width, low_bits, low, high):  # type: ignore[no-untyped-def]  # numba infers the types
-    """Entries of `width` bytes as the numbers nearest to zero; with `low_bits` as low + 2^low_bits·high, both so."""
-    step = 2.0**low_bits
-    for i in range(stream.shape[0]):
-        row = stream[i]
-        for j in range(row.size // width):
-            word = np.int64(0)
-            for k in range(width):
-                word |= np.int64(row[j * width + k]) << (8 * k)
-            word = (word << (64 - 8 * width)) >> (64 - 8 * width)
-            near = np.float64(word)
-            if low_bits:
-                upper = np.rint(near / step)
-                high[i, j] = upper
-                near -= upper * step
-            low[i, j] = near
+def _lift(words, above, low_bits, low, high):  # type: ignore[no-untyped-def]  # numba infers the types
+    """words + 2^32·above, with `low_bits` as low + 2^low_bits·high: all three as near to zero as they can be."""
+    step, part = 2.0**low_bits, 2.0**-low_bits
+    for i in range(words.shape[0]):
+        row, upper, out = words[i], above[i], low[i]
+        for j in range(row.size):
+            out[j] = i64(row[j]) + (i64(upper[j]) << 32)
+        if low_bits:
+            rest = high[i]
+            for j in range(row.size):
+                rest[j] = np.rint(out[j] * part)
+                out[j] -= rest[j] * step
+
+
+@njit(cache=True, nogil=True)
+def _add_shifted(sums, shift, total):  # type: ignore[no-untyped-def]  # numba infers the types
+    """total += 2^shift·sums, of whole numbers."""
+    for i in range(total.shape[0]):
+        row, more = total[i], sums[i]
+        for j in range(row.size):
+            row[j] += i64(more[j]) << shift
 
 
 def lifted(stream: NDArray[np.uint8], lattice: Lattice, reach: int) -> list[tuple[Floats, int]]:
     """Rows of A as floats and powers of two that they stand before: parts so small that sums of ROWS products with
     entries below 2^reach are exact."""
-    width = lattice.bits // 8
     shape = (len(stream), lattice.dimension)
+    words = stream[:, : 4 * lattice.dimension].view("<u4")
+    above: Integers = np.broadcast_to(np.int8(0), shape)
+    if lattice.bits == 32:
+        words = words.view("<i4")
+    else:
+        above = stream[:, 4 * lattice.dimension :].view("<i1" if lattice.bits == 40 else "<i2")
     if lattice.bits - 1 + reach + ROWS.bit_length() - 1 <= EXACT_BITS:
         whole = np.empty(shape)
-        _lift(stream, width, 0, whole, whole)
+        _lift(words, above, 0, whole, whole)
         return [(whole, 0)]
     low, high, half = np.empty(shape), np.empty(shape), lattice.bits // 2
-    _lift(stream, width, half, low, high)
+    _lift(words, above, half, low, high)
     return [(low, 0), (high, half)]
 
 
@@ -115,10 +127,12 @@ def times_public(rows: Integers, public: NDArray[np.uint8], bound: int, lattice:
     parts = lifted(public, lattice, reach)
     size = 1 << max(0, min(ROWS.bit_length() - 1, EXACT_BITS - reach - (lattice.bits // len(parts))))
     total = np.zeros((rows.shape[1], lattice.dimension), np.int64)
+    sums = np.empty(total.shape)
     for first in range(0, len(rows), size):
         own = rows[first : first + size].astype(np.float64).T
         for part, shift in parts:
-            total += (own @ part[first : first + size]).astype(np.int64) << shift
+            np.matmul(own, part[first : first + size], out=sums)
+            _add_shifted(sums, shift, total)
     return total.view(np.uint64).T
 
 
