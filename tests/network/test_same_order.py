@@ -132,6 +132,17 @@ def test_a_model_of_masked_bucketed_or_sketched_rows_is_the_same_to_the_bit_in_b
     assert (apart.release.refusal is None) == (way == "inference")
 
 
+@pytest.mark.slow
+def test_a_graph_of_organisations_solves_what_one_process_does_and_each_keeps_its_coefficients(tmp_path):  # noqa: F811
+    made, privacy = organisations(tmp_path), co.Privacy(4.0, 1e-6, trust="parties", label_bound=1.0)
+    apart, here = both_ways(made, co.PrivateGram(topology=co.Topology.line(3)), privacy)
+    assert apart.intercept == here.intercept
+    for name in made.names:
+        with pytest.raises(co.HeldByParty):
+            apart.coefficients[name]
+        assert here.coefficients[name].size
+
+
 def test_people_keep_the_same_rows_in_one_process_and_between_organisations(tmp_path):  # noqa: F811
     """Where all rows of people with many are common; else the cut comes before the match here, and after it there."""
     made = organisations(tmp_path, unit=Unit("who", 3))
