@@ -27,6 +27,7 @@ from colonnade.privacy.lattice import (
     security,
     sigma_left,
 )
+from colonnade.privacy.mechanisms import rational_sigma
 
 LITTLE = Lattice(32, 64)
 PUBLIC = bytes(32)
@@ -60,13 +61,14 @@ def test_hints_leave_less_of_a_secret_and_none_leave_a_half_of_its_variance():
     assert sigma_left(0.01, TABLE[0]) == pytest.approx(6.4 / math.sqrt(2 * 1.11))
     # What a convolution of discrete Gaussians needs: sqrt(2) times the smoothing parameter of 10^9 integers at 2^-100.
     smoothing = math.sqrt(math.log(2e9 * (1 + 2.0**100)) / math.pi) / math.sqrt(2 * math.pi)
-    assert math.sqrt(2) * smoothing < LEAST_SIGMA
+    assert math.sqrt(2) * smoothing < 3.1 < LEAST_SIGMA
 
 
 @pytest.mark.parametrize("size", [1, 2, 36, 2816])
 def test_the_bound_of_long_errors_is_over_the_quantile_of_normal_ones(size):
     bound = longest(np.ones(size), 1e6, TABLE[0])
     assert bound**2 / 6.4**2 >= stats.chi2.isf(2.0**-100 / 1e6, size)
+    assert bound > float(rational_sigma(TABLE[0].sigma)) * math.sqrt(size)  # σ as it is drawn, which is a hair above
     assert bound**2 / 6.4**2 <= 2.0 * stats.chi2.isf(2.0**-100 / 1e6, size)
 
 
@@ -195,7 +197,7 @@ def test_growth_error_and_hints_are_those_of_the_formulas():
     n2 = {party: one.norm2 for party, one in sides.items()}
     grown = long["b"] ** 2 * (n2["a"] + n2["c"]) + long["a"] ** 2 * n2["c"]
     assert settled.growth == pytest.approx(2 * math.sqrt(2) * math.sqrt(grown) / law.sensitivity)
-    small = longest(np.ones(2 * 1792), 10, lattice) ** 2
+    small = longest(np.ones(2 * 1792), 20, lattice) ** 2  # 10 columns, that may both send and receive
     of_senders = [
         (steps["a"] ** 2).max() * (9_000 * n2["c"] + small * 5 * 16**2),
         (steps["b"] ** 2).max() * (9_000 * (n2["a"] + n2["c"]) + small * (3 + 5 * 16**2)),
@@ -222,8 +224,21 @@ def test_hints_on_a_receivers_secrets_are_those_of_all_columns_of_all_its_sender
     settled = Exchange(sides, pairs, mechanism(1, sides), TABLE[0], 0)
     steps = sum(float((1.0 / settled.scales[name] ** 2).sum()) for name in "abc")
     noise = settled.mechanism.weight * settled.mechanism.sigma
-    small = longest(np.ones(2 * 1408), 13, TABLE[0]) ** 2
+    small = longest(np.ones(2 * 1408), 26, TABLE[0]) ** 2
     assert settled.hints == pytest.approx(6.4**2 * small * steps / noise**2)
+
+
+def test_a_refusal_names_what_does_not_hold_and_what_to_change(monkeypatch):
+    """Noise that the modulus has no room for shrinks with a larger epsilon, errors matter less with a smaller one."""
+    sides = {"a": side(50, 2_000.0, 1.0, False), "b": side(20, 2_000.0, 1.0, False)}
+    with pytest.raises(InvalidInput, match=r"take 2\^\d+\.\d numbers.*or a larger epsilon") as noisy:
+        settle(sides, (("a", "b"),), mechanism(100, sides, rho=1e-16))
+    assert "of the noise" not in str(noisy.value)
+    with pytest.raises(InvalidInput, match=r"% of the noise where 5 % may be.*or a smaller epsilon"):
+        settle(sides, (("a", "b"),), mechanism(10**9, sides, rho=10.0))
+    monkeypatch.setattr(Exchange, "hints", property(lambda _: 1.0))
+    with pytest.raises(InvalidInput, match=r"leave an sd of 2.61 of its secrets where 4 must be left"):
+        settle({"a": side(200), "b": side(2)}, (("a", "b"),), mechanism(20_000, sides))
 
 
 @pytest.mark.parametrize("figure", ["growth", "error", "hints"])

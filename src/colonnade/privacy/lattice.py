@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.lwe import CHUNK, SMALL, Lattice, hide, inner, open_answer, pack_hidden, times_public
 from colonnade.privacy.keyring import derive
-from colonnade.privacy.mechanisms import Noise
+from colonnade.privacy.mechanisms import Noise, rational_sigma
 
 TABLE = (Lattice(32, 1408), Lattice(40, 1792), Lattice(48, 2176))  # the first that a stage fits in is taken
 LEAST_SIGMA = 4.0  # what hints must leave of σ; the estimate is made with it
@@ -151,7 +151,7 @@ def longest(weights: Floats, draws: float, lattice: Lattice) -> float:
     t = math.log(max(1.0, draws) / FAILURE)
     squares = weights**2
     total = squares.sum() + 2.0 * math.sqrt(t * float((squares**2).sum())) + 2.0 * t * float(squares.max())
-    return float(lattice.sigma) * math.sqrt(float(total)) * (1.0 + 1e-9)
+    return float(rational_sigma(lattice.sigma)) * math.sqrt(float(total)) * (1.0 + 1e-9)  # of σ as it is drawn
 
 
 def sigma_left(hints: float, lattice: Lattice) -> float:

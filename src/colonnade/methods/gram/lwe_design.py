@@ -163,7 +163,7 @@ class Exchange:
         """γ²: what published sums tell of a secret, the largest over all columns of senders and receivers."""
         rows, worst = self.mechanism.rows, 0.0
         noise2 = (self.mechanism.weight * self.mechanism.sigma) ** 2
-        secrets = math.fsum(side.width for side in self.sides.values())
+        secrets = 2.0 * math.fsum(side.width for side in self.sides.values())  # a party may both send and receive
         small = longest(np.ones(2 * self.lattice.dimension), secrets, self.lattice) ** 2  # of (r, e₂), or (S, e₀)
         for party in self.sending:
             others = [self.sides[other] for other in self.receivers(party)]
@@ -189,11 +189,31 @@ def settle(sides: Mapping[str, Side], pairs: tuple[Pair, ...], mechanism: Mechan
             exchange = Exchange(sides, pairs, mechanism, lattice, cut)
             if exchange.holds:
                 return exchange
-    raise InvalidInput(
-        f"products over {mechanism.rows:,} rows are too large for encryption modulo 2^{TABLE[-1].bits}: its errors "
-        f"would be {100 * exchange.error:.3g} % of the noise where {100 * ERROR:g} % may be, or cost "
-        f"{100 * exchange.growth:.3g} % of the sensitivity where {100 * GROWTH:g} % may. Take trust='secure', or a "
-        "smaller epsilon."
+    raise InvalidInput(_too_large(exchange))
+
+
+def _too_large(exchange: Exchange) -> str:
+    """What does not hold of an exchange with the largest modulus, all bits of which travel."""
+    bits, sigma = exchange.lattice.bits, sigma_left(exchange.hints, exchange.lattice)
+    room = max(float(room.max()) for room in exchange.rooms.values())
+    broken = {
+        f"they and their noise take 2^{math.log2(room):.1f} numbers": room > 2.0**bits,
+        f"its errors would be {100 * exchange.error:.3g} % of the noise where {100 * ERROR:g} % may be": (
+            exchange.error > ERROR
+        ),
+        f"its errors would cost {100 * exchange.growth:.3g} % of the sensitivity where {100 * GROWTH:g} % may": (
+            exchange.growth > GROWTH
+        ),
+        f"published sums would leave an sd of {sigma:.3g} of its secrets where {LEAST_SIGMA:g} must be left": (
+            sigma < LEAST_SIGMA
+        ),
+    }
+    # Too much noise for the modulus, or too little for what encryption adds.
+    noise = max(float(exchange.noise(route).max()) for route in exchange.routes)
+    remedy = "a larger epsilon" if MARGIN * noise > 2.0 ** (bits - 4) else "a smaller epsilon"
+    return (
+        f"products over {exchange.mechanism.rows:,} rows are too large for encryption modulo 2^{bits}: "
+        f"{', and '.join(said for said, is_broken in broken.items() if is_broken)}. Take trust='secure', or {remedy}."
     )
 
 
