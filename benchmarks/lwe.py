@@ -50,12 +50,14 @@ def main(quick: bool = True) -> int:
 
 
 def estimate() -> None:
-    print(f"bits core-SVP, primal and dual, after hints (sd {LEAST_SIGMA:g}) and without; less log2 of the secrets")
+    print(
+        f"bits core-SVP, primal and dual, after hints (sd {LEAST_SIGMA:g}) and without; less log2 of twice the secrets"
+    )
     for lattice in TABLE:
         left, fresh = security(lattice), security(lattice, float(lattice.sigma))
         said = f"q 2^{lattice.bits}, length {lattice.dimension}, sd {float(lattice.sigma):g}"
         print(
-            f"  {said}: {left[0]:.1f} {left[1]:.1f}   {fresh[0]:.1f} {fresh[1]:.1f}   1,000 secrets: -{math.log2(1000):.1f}"
+            f"  {said}: {left[0]:.1f} {left[1]:.1f}   {fresh[0]:.1f} {fresh[1]:.1f}   1,000 secrets: -{math.log2(2_000):.1f}"
         )
 
 

@@ -126,6 +126,16 @@ def test_secrets_of_stages_seeds_and_roles_have_nothing_in_common():
     assert not np.array_equal(one._error(0, 10), one._error(64, 10))
 
 
+def test_what_is_printed_of_secrets_does_not_show_what_they_grow_from():
+    seed = bytes(range(32))
+    hiding, blinding = Hiding(seed, PUBLIC, LITTLE, np.ones(2, np.int64), 0), Blinding(seed, PUBLIC, LITTLE, 2)
+    assert hiding.secret.size + blinding.rows.size == 4 * 64  # drawn, and still not shown
+    for text in (repr(hiding), repr(blinding)):
+        assert repr(seed)[2:-1] not in text
+        assert seed.hex() not in text
+        assert "key" not in text
+
+
 # ---------------------------------------------------------------------------------------- the gate
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -54,7 +54,7 @@ def _small(key: bytes, name: str, shape: tuple[int, int], lattice: Lattice) -> N
 class Hiding:
     """What hides a sender's columns in one stage: S, and e row by row."""
 
-    seed: bytes
+    seed: bytes = field(repr=False)  # a secret of the run: no log and no error message shows it
     public: bytes  # the key that A grows from
     lattice: Lattice
     scales: Integers  # Δ of each column
@@ -97,7 +97,7 @@ class Hiding:
 class Blinding:
     """What hides a receiver's columns in its answers of one stage: r and e₂, the same for all senders."""
 
-    seed: bytes
+    seed: bytes = field(repr=False)
     public: bytes
     lattice: Lattice
     columns: int
