@@ -54,7 +54,8 @@ def approve(file: File, names: Names, quiet: Quiet = False, as_json: AsJson = Fa
 
     Example: colonnade party approve party.toml 20260101T120000-0123456789ab:5f0c91e2
     """
-    _decide(file, names, True, quiet, as_json)
+    with explained():
+        _decide(file, names, True, quiet, as_json)
 
 
 def refuse(file: File, names: Names, quiet: Quiet = False, as_json: AsJson = False) -> None:
@@ -62,15 +63,15 @@ def refuse(file: File, names: Names, quiet: Quiet = False, as_json: AsJson = Fal
 
     Example: colonnade party refuse party.toml 20260101T120000-0123456789ab
     """
-    _decide(file, names, False, quiet, as_json)
+    with explained():
+        _decide(file, names, False, quiet, as_json)
 
 
 def _decide(file: File, names: list[str], yes: bool, quiet: bool, as_json: bool) -> None:
-    with explained():
-        with closing(_inbox(file)) as box:
-            said = [box.answer(name, yes) for name in names]
-        plain = [{"run": one.run, "state": one.state} for one in said]
-        answer(plain, "\n".join(f"{one.run} {one.state}" for one in said), "", quiet, as_json)
+    with closing(_inbox(file)) as box:
+        said = [box.answer(name, yes) for name in names]
+    plain = [{"run": one.run, "state": one.state} for one in said]
+    answer(plain, "\n".join(f"{one.run} {one.state}" for one in said), "", quiet, as_json)
 
 
 def _inbox(file: File) -> Inbox:

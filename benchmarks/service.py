@@ -1,0 +1,334 @@
+"""Many jobs through one coordinator, 4 parties, 8 runs at a time: memory, kills, and what may never happen.
+
+All are processes of the command line on this machine: `colonnade coordinator serve` and four times `colonnade party run`.
+Three series, each with a fresh store:
+
+1. undisturbed: memory of the service and of every party after the first fifth of the jobs and at the end
+2. a few seconds after all are connected a random component is killed (-9) and started again: the service, a party or the
+   process of a run. Every job finishes or fails with a reason; every model is that of one process, to the bit; every ledger holds the releases of
+   one undisturbed run a job, each once
+3. the same with private jobs whose budgets last for a part of them: what is spent stays within the limit of every party
+
+`python -m benchmarks --full service` runs 100 jobs a series; quick is 8. Exits with 1 where a claim fails. Memory is that of
+this machine, and kills hit at random moments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import colonnade as co
+from colonnade.data.federation_file import FederationFile, Member, new_key
+from colonnade.network import certs
+from colonnade.network.job_queue import JobQueue
+from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.store import FileLog
+from colonnade.runtime.run_store import RunStore
+
+PARTIES, WIDTH, ROWS = 4, 3, 60
+AT_A_TIME = 8
+SERVICE = "service"
+ROUNDS = 12
+EXACT = co.Policy(exact=True)
+LIMITED = co.Policy(epsilon=1.0, delta=1e-6)
+EACH = 0.4  # epsilon of a private job: few fit into the limit
+
+EXACT_JOB = """[problem]
+loss = "LeastSquares"
+constraint = {{ type = "L1Ball", radius = {radius} }}
+[method]
+type = "DistributedFrankWolfe"
+rounds = {rounds}
+tolerance = 0.0
+"""
+PRIVATE_JOB = """[problem]
+loss = "LeastSquares"
+penalty = {{ type = "Ridge", lam = {lam} }}
+[method]
+type = "PrivateGram"
+[privacy]
+epsilon = {epsilon}
+delta = 1e-6
+trust = "secure"
+row_norm = 1.0
+label_bound = 1.0
+"""
+
+
+@dataclass
+class Site:
+    """Five organisations on this machine, each a process of the command line."""
+
+    folder: Path
+    policy: co.Policy
+    names: list[str] = field(default_factory=lambda: [f"party{k}" for k in range(PARTIES)])
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rng = np.random.default_rng(7)
+        X = np.clip(rng.normal(size=(ROWS, PARTIES * WIDTH)) / 4, -1, 1)
+        y = np.clip(X[:, 0] - X[:, WIDTH] + 0.1 * rng.normal(size=ROWS), -1, 1)
+        slices = {name: slice(k * WIDTH, (k + 1) * WIDTH) for k, name in enumerate(self.names)}
+        self.federation = co.Federation.split(X, y, parties=slices, label=self.names[0])
+        authority = self.folder / "certs"
+        certs.init(authority)
+        certs.issue(authority, "coordinator", hosts=["localhost"])
+        public, signing = new_key()
+        (authority / certs.SIGNING_KEY).write_text(signing.hex())
+        self.port, self.page = free_port(), free_port()
+        members = {}
+        for name in self.names:
+            certs.issue(authority, name)
+            home = self.folder / name
+            home.mkdir()
+            key, private = new_key()
+            (home / "signing.key").write_text(private.hex())
+            np.save(home / "table.npy", X[:, slices[name]])
+            members[name] = Member(None, self.policy, key, WIDTH)
+        np.save(self.folder / self.names[0] / "labels.npy", y)
+        self.file = FederationFile(
+            members, None, (self.names[0], "y"), hub=f"localhost:{self.port}", rows=ROWS, coordinator=public
+        )
+        self.file.save(self.folder / "federation.toml")
+        for name in self.names:
+            labels = 'labels = "labels.npy"\n' if name == self.names[0] else ""
+            (self.folder / name / "party.toml").write_text(
+                f'version = 1\nname = "{name}"\nfederation = "../federation.toml"\nstore = "store"\nkey = "signing.key"\n'
+                f'certs = "../certs"\napprove = "all"\n[data]\nsource = "table.npy"\n{labels}'
+            )
+        JobQueue(self.store).close()
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "hub"
+
+    def start(self, name: str) -> None:
+        service = ["coordinator", "serve", "federation.toml", "--store", "hub", "--runs", str(AT_A_TIME), "--quiet"]
+        service += ["--metrics", str(self.page)]
+        words = service if name == SERVICE else ["party", "run", f"{name}/party.toml", "--quiet"]
+        program = [sys.executable, "-c", "from colonnade.cli import main; main()", *words]
+        one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        log = (self.folder / f"{name}.log").open("ab")
+        with log:
+            self.running[name] = subprocess.Popen(
+                program,
+                cwd=self.folder,
+                stderr=log,
+                stdout=log,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **one_thread},
+            )
+
+    @contextlib.contextmanager
+    def up(self) -> Iterator[None]:
+        for name in (SERVICE, *self.names):
+            self.start(name)
+        try:
+            yield
+        finally:
+            for process in self.running.values():
+                process.terminate()
+            for process in self.running.values():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(60)
+                process.kill()
+                process.wait()
+
+    def kill(self, draw: random.Random) -> str:
+        """Kill one of them as a power cut does, and start it again; which kind of component it was."""
+        kind = draw.choice([SERVICE, "party", "run"])
+        if kind == "run":
+            if not (runs := descendants(self.running[SERVICE].pid)):
+                return "none"
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(draw.choice(runs), signal.SIGKILL)
+            return kind
+        name = SERVICE if kind == SERVICE else draw.choice(self.names)
+        self.running[name].kill()
+        self.running[name].wait()
+        self.start(name)
+        return kind
+
+    def ready(self) -> bool:
+        """Whether the service is up, and every party connected to it."""
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"http://127.0.0.1:{self.page}/ready", timeout=5) as said,
+        ):
+            return bool(said.status == 200)
+        return False
+
+    def memory(self) -> dict[str, int]:
+        """Kilobytes that are resident, by process."""
+        return {name: resident(process.pid) for name, process in self.running.items()}
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def resident(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1])
+    return 0
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes of runs: children of the process that forks them, itself a child of the service."""
+    with contextlib.suppress(FileNotFoundError):
+        children = [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [int(x) for c in children for x in Path(f"/proc/{c}/task/{c}/children").read_text().split()]
+    return []
+
+
+def submit(site: Site, count: int) -> dict[str, float]:
+    """So many jobs, each another problem, of three owners; by name what makes it another."""
+    settings = {}
+    with co.Jobs(site.store) as jobs:
+        for k in range(count):
+            name, setting = f"job-{k:03}", round(0.5 + 0.01 * k, 4)
+            text = EXACT_JOB.format(radius=setting, rounds=ROUNDS)
+            if site.policy.epsilon is not None:
+                text = PRIVATE_JOB.format(lam=setting, epsilon=EACH)
+            file = site.folder / "job.toml"
+            file.write_text(text)
+            jobs.submit(name, file, owner=f"owner{k % 3}")
+            settings[name] = setting
+    return settings
+
+
+def wait(site: Site, count: int, pause: float | None, seed: int) -> tuple[Counter[str], dict[int, dict[str, int]]]:
+    """Until all jobs are over; with a `pause` something is killed so often. What was killed, and memory by jobs done."""
+    draw, killed, seen = random.Random(seed), Counter[str](), dict[int, dict[str, int]]()
+    last, deadline = time.monotonic(), time.monotonic() + 60 + 60 * count
+    with co.Jobs(site.store) as jobs:
+        while (done := sum(job.over for job in jobs.list())) < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"{count - done} of {count} jobs are not over: {[j for j in jobs.list() if not j.over][:3]}"
+                )
+            if done not in seen and pause is None:
+                seen[done] = site.memory()
+            if not site.ready():
+                last = time.monotonic()  # a component that was killed is not back yet
+            if pause is not None and time.monotonic() - last > draw.uniform(0.0, 2.0) * pause:
+                killed[site.kill(draw)] += 1
+                last = time.monotonic()
+            time.sleep(0.2)
+        if pause is None:
+            seen[count] = site.memory()
+    return killed, seen
+
+
+def releases(folder: Path, name: str, policy: co.Policy) -> tuple[dict[str, list[Any]], float, int]:
+    """Every release of a party by run, what counts against its limit (epsilon), and how many runs are open."""
+    log = FileLog(folder / "nodes" / f"{name}.db")
+    with contextlib.closing(log):
+        log.verify()
+        ledger, found = Ledger(log, name, policy), dict[str, list[Any]]()
+        entries = ledger.entries()
+        assert len({(e.run, e.tick, e.slot) for e in entries}) == len(entries), "a release is recorded twice"
+        for e in entries:
+            found.setdefault(e.run, []).append((e.tick, e.slot, e.event, e.what))
+        return found, ledger.budget().spent, len(ledger.open_runs())
+
+
+def check(site: Site, settings: dict[str, float]) -> list[str]:
+    """What is wrong after a series; empty if nothing is."""
+    troubles = []
+    with co.Jobs(site.store) as jobs:
+        listed = {job.name: job for job in jobs.list()}
+        fits = {name: jobs.fit(name) for name, job in listed.items() if job.state == "finished"}
+    troubles += [
+        f"{j.name}: {j.state} without a reason" for j in listed.values() if j.state != "finished" and not j.why
+    ]
+    with contextlib.closing(RunStore(site.store)) as store:
+        begun, ended = dict(store.begun()), store.ended()
+    if len(begun) > len(settings) or len({job.run for job in listed.values() if job.run}) < len(fits):
+        troubles.append(f"{len(begun)} runs were begun for {len(settings)} jobs")
+    troubles += [f"run {run} is not over" for run in begun if run not in ended]
+    expected: dict[str, list[Any]] = {}
+    if site.policy.epsilon is None:
+        with tempfile.TemporaryDirectory() as own:
+            problem = co.Problem(co.LeastSquares(), co.L1Ball(1.0))
+            method = co.DistributedFrankWolfe(rounds=ROUNDS, tolerance=0.0)
+            co.fit(site.federation, problem, method, store=own)
+            expected = {name: next(iter(releases(Path(own), name, EXACT)[0].values())) for name in site.names}
+        for name, fit in fits.items():
+            alone = co.fit(site.federation, co.Problem(co.LeastSquares(), co.L1Ball(settings[name])), method)
+            if not all(np.array_equal(alone.coefficients[p], fit.coefficients[p]) for p in site.names):
+                troubles.append(f"{name}: another model than in one process")
+    done = {fit.run for fit in fits.values()}
+    for name in site.names:
+        found, spent, still = releases(site.folder / name / "store", name, site.policy)
+        if still:
+            troubles.append(f"{name}: {still} runs are open in its ledger")
+        if site.policy.epsilon is not None and spent > site.policy.epsilon * (1 + 1e-9):
+            troubles.append(f"{name}: overspent, {spent:.4g} of {site.policy.epsilon}")
+        if expected:
+            sizes = {run: len(rows) for run, rows in found.items() if run in done}
+            more = [run for run, size in sizes.items() if size != len(expected[name])]
+            troubles += [f"{name}: run {run} released {sizes[run]} times, not {len(expected[name])}" for run in more]
+    return troubles
+
+
+def series(
+    title: str, policy: co.Policy, count: int, pause: float | None, seed: int = 1
+) -> tuple[bool, dict[int, dict[str, int]]]:
+    shared = Path("/dev/shm")  # a killed process loses no page that was written
+    folder = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else None))
+    try:
+        site = Site(folder, policy)
+        settings, began = submit(site, count), time.monotonic()
+        with site.up():
+            killed, memory = wait(site, count, pause, seed)
+        took = time.monotonic() - began
+        with co.Jobs(site.store) as jobs:
+            states = Counter(job.state for job in jobs.list())
+            reasons = Counter(job.why.partition(":")[0][:70] for job in jobs.list() if job.state == "failed")
+            tries = sum(job.attempts for job in jobs.list())
+        troubles = check(site, settings)
+        spent = [releases(folder / name / "store", name, policy)[1] for name in site.names]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{title}: {dict(states)} in {took:.0f} s, {tries} attempts; killed {dict(killed)}")
+    for reason, times in reasons.items():
+        print(f"   failed {times} times: {reason}")
+    if policy.epsilon is not None:
+        print(f"   epsilon spent of {policy.epsilon}: at most {max(spent):.3f}")
+    for trouble in troubles:
+        print(f"   WRONG: {trouble}")
+    return not troubles and (policy.epsilon is not None or states["finished"] == count), memory
+
+
+def main(quick: bool = True) -> int:
+    count, pause = (8, 3.0) if quick else (100, 3.0)
+    well, memory = series("undisturbed", EXACT, count, None)
+    first = min((done for done in memory if done >= count // 5), default=count)
+    print(f"   resident megabytes after {first} and after {count} jobs:")
+    for name, before in memory[first].items():
+        print(f"   {name:8} {before / 1024:7.1f} {memory[count][name] / 1024:7.1f}")
+    for title, policy, some in (("with kills", EXACT, count), ("private, with kills", LIMITED, max(4, count // 5))):
+        fine, _ = series(title, policy, some, pause)
+        well = well and fine
+    return 0 if well else 1
