@@ -4,7 +4,7 @@ All are processes of the command line on this machine: `colonnade coordinator se
 Three series, each with a fresh store:
 
 1. undisturbed: memory of the service and of every party after the first fifth of the jobs and at the end
-2. a few seconds after all are connected a random component is killed (-9) and started again: the service, a party or the
+2. a few seconds after all are connected and at work again a random component is killed (-9) and started again: the service, a party or the
    process of a run. Every job finishes or fails with a reason; every model is that of one process, to the bit; every ledger holds the releases of
    one undisturbed run a job, each once
 3. the same with private jobs whose budgets last for a part of them: what is spent stays within the limit of every party
@@ -220,7 +220,7 @@ def submit(site: Site, count: int) -> dict[str, float]:
 def wait(site: Site, count: int, pause: float | None, seed: int) -> tuple[Counter[str], dict[int, dict[str, int]]]:
     """Until all jobs are over; with a `pause` something is killed so often. What was killed, and memory by jobs done."""
     draw, killed, seen = random.Random(seed), Counter[str](), dict[int, dict[str, int]]()
-    last, deadline = time.monotonic(), time.monotonic() + 60 + 60 * count
+    last, deadline, before = time.monotonic(), time.monotonic() + 300 + 60 * count, 0
     with co.Jobs(site.store) as jobs:
         while (done := sum(job.over for job in jobs.list())) < count:
             if time.monotonic() > deadline:
@@ -229,11 +229,12 @@ def wait(site: Site, count: int, pause: float | None, seed: int) -> tuple[Counte
                 )
             if done not in seen and pause is None:
                 seen[done] = site.memory()
-            if not site.ready():
-                last = time.monotonic()  # a component that was killed is not back yet
-            if pause is not None and time.monotonic() - last > draw.uniform(0.0, 2.0) * pause:
+            carried = sum(job.bytes for job in jobs.list())
+            if pause is not None and (carried == before or not site.ready()):
+                last = time.monotonic()  # what was killed is not back yet, or nothing has been asked since
+            elif pause is not None and time.monotonic() - last > draw.uniform(0.0, 2.0) * pause:
                 killed[site.kill(draw)] += 1
-                last = time.monotonic()
+                last, before = time.monotonic(), carried
             time.sleep(0.2)
         if pause is None:
             seen[count] = site.memory()

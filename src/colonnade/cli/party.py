@@ -22,7 +22,19 @@ import typer
 
 import colonnade as co
 from colonnade.cli import terminal
-from colonnade.cli.terminal import NOTHING, AsJson, RunName, answer, busy, explained, lined, table_of
+from colonnade.cli.terminal import (
+    NOTHING,
+    AsJson,
+    LogFile,
+    LogKeep,
+    LogSize,
+    RunName,
+    answer,
+    busy,
+    explained,
+    lined,
+    table_of,
+)
 from colonnade.privacy.events import shown
 
 if TYPE_CHECKING:
@@ -52,6 +64,9 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check this party's own files; dial nobody.")] = False,
     job: Annotated[Path | None, typer.Option(help="With --dry-run: price and check this job as if proposed.")] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="With --job: suppose so many common rows.")] = None,
+    log: LogFile = None,
+    log_size: LogSize = 10,
+    log_keep: LogKeep = 5,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log one JSON object a line instead of text.")] = False,
 ) -> None:
@@ -70,52 +85,63 @@ def run(
     """
     with explained("stopped; runs in progress go on when the party is started again."):
         from colonnade.network.party_file import PartyFile
-        from colonnade.network.status_page import page
-        from colonnade.network.transport.metrics import Metrics
-        from colonnade.network.transport.party import serve
 
         terminal.to_stderr(as_json, quiet)
-        log = logging.getLogger("colonnade.party")
         settings = PartyFile.load(file)
         if dry_run:
             _rehearse(replace(settings, approve="all") if yes else settings, job, rows, quiet, as_json)
             return
         if job is not None or rows is not None:
             raise co.InvalidInput("--job and --rows are for --dry-run: jobs are proposed, and rows agreed on.")
-        stop, metrics, states = threading.Event(), Metrics(), ["dialling"]
+        terminal.to_file(log, log_size, log_keep)
+        _answer_until_stopped(settings, yes)
 
-        def hear(state: str) -> None:
-            states[:] = [state]  # what it changes, and why, is in the log of the stream
 
-        def withdrawn() -> str | None:
-            if stop.is_set():
-                return "the party was stopped"
-            return None if states == ["connected"] else "the coordinator has gone"
+def _answer_until_stopped(settings: PartyFile, yes: bool) -> None:
+    from colonnade.network.party_status import PartyStatus
+    from colonnade.network.status_page import StatusPage
+    from colonnade.network.transport.metrics import Metrics
+    from colonnade.network.transport.party import serve
 
-        signal.signal(signal.SIGTERM, lambda *_: stop.set())
-        signal.signal(signal.SIGINT, lambda *_: stop.set())
-        with contextlib.ExitStack() as last:
-            lines = last.enter_context(settings.neighbours(metrics))
-            service = last.enter_context(contextlib.closing(settings.service(settings.limits, lines)))
-            if yes or settings.approve == "all":
-                service.approve = lambda _: True
-            elif settings.approve == "ask":
-                service.approve = lambda asked: _ask(asked, service.ledger.budget(), withdrawn)
-            elif settings.approve == "inbox":
-                box = last.enter_context(
-                    contextlib.closing(settings.inbox(lambda asked: in_words(asked, service.ledger.budget())))
-                )
-                service.approve, service.withdraw, service.asks_again = settings.passes_or(box), box.withdraw, True
-            if settings.metrics is not None:
-                last.enter_context(page(metrics.text, lambda: states == ["connected"], settings.metrics))
-            for what in service.data.seen.nothing:  # before anything is proposed
-                log.warning("a private run would pay for nothing", extra={"party": settings.name, "what": what})
-            for what in service.data.seen.unused:
-                log.info(what, extra={"party": settings.name})
-            log.info("ready", extra={"party": settings.name, "rows": service.data.rows, "hub": settings.hub})
-            line = (settings.hub, settings.tls, settings.name, service.answer)
-            serve(*line, stop=stop, metrics=metrics, on_state=hear)
-        log.info("stopped", extra={"party": settings.name})
+    told = logging.getLogger("colonnade.party")
+    stop, metrics, states = threading.Event(), Metrics(), ["dialling"]
+
+    def hear(state: str) -> None:
+        states[:] = [state]  # what it changes, and why, is in the log of the stream
+
+    def withdrawn() -> str | None:
+        if stop.is_set():
+            return "the party was stopped"
+        return None if states == ["connected"] else "the coordinator has gone"
+
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    with contextlib.ExitStack() as last:
+        lines = last.enter_context(settings.neighbours(metrics))
+        service = last.enter_context(contextlib.closing(settings.service(settings.limits, lines)))
+        box = None
+        if yes or settings.approve == "all":
+            service.approve = lambda _: True
+        elif settings.approve == "ask":
+            service.approve = lambda asked: _ask(asked, service.ledger.budget(), withdrawn)
+        elif settings.approve == "inbox":
+            box = settings.inbox(lambda asked: in_words(asked, service.ledger.budget()))
+            last.callback(box.close)
+            service.approve, service.withdraw, service.asks_again = settings.passes_or(box), box.withdraw, True
+        if settings.metrics is not None:
+            page = StatusPage(settings.metrics)
+            page.include(metrics.text)
+            page.needs("not connected", lambda: states == ["connected"])
+            PartyStatus(settings.store, settings.name, service.data.member.policy, box).show_on(page)
+            last.enter_context(page)
+        for what in service.data.seen.nothing:  # before anything is proposed
+            told.warning("a private run would pay for nothing", extra={"party": settings.name, "what": what})
+        for what in service.data.seen.unused:
+            told.info(what, extra={"party": settings.name})
+        told.info("ready", extra={"party": settings.name, "rows": service.data.rows, "hub": settings.hub})
+        line = (settings.hub, settings.tls, settings.name, service.answer)
+        serve(*line, stop=stop, metrics=metrics, on_state=hear)
+    told.info("stopped", extra={"party": settings.name})
 
 
 def _rehearse(settings: PartyFile, job: Path | None, rows: int | None, quiet: bool, as_json: bool) -> None:

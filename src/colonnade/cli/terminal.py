@@ -267,9 +267,15 @@ def to_file(path: Path | None, megabytes: int, keep: int) -> None:
         return
     from logging.handlers import RotatingFileHandler
 
+    class Private(RotatingFileHandler):
+        """Who is connected, and how long steps take, is the operator's alone: in every file that is begun."""
+
+        def _open(self) -> Any:
+            Path(self.baseFilename).touch(mode=0o600)
+            return super()._open()
+
     try:
-        path.touch(mode=0o600)  # who is connected, and how long steps take, is the operator's alone
-        handler = RotatingFileHandler(path, maxBytes=megabytes * 10**6, backupCount=keep, encoding="utf-8")
+        handler = Private(path, maxBytes=megabytes * 10**6, backupCount=keep, encoding="utf-8")
     except OSError as error:
         raise co.InvalidInput(f"cannot log to {path}: {error.strerror}. Name a file that is writable.") from error
     handler.setFormatter(_Lines(as_json=True))

@@ -26,6 +26,7 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 from colonnade.network.hub import Board
 from colonnade.network.job_queue import JobQueue, QueuedJob
+from colonnade.network.party_status import size_of
 from colonnade.network.questions import Question, pack
 from colonnade.network.run_line import RunDesk
 from colonnade.network.status_page import StatusPage
@@ -221,12 +222,6 @@ class CoordinatorService:
     def _present(self) -> dict[str, float]:
         here = self.board.connected()
         return {name: float(name in here) for name in self.file.members}
-
-
-def size_of(database: Path) -> float:
-    """Bytes of a SQLite file and of what it has not folded into it yet."""
-    parts = (database, database.with_name(f"{database.name}-wal"))
-    return float(sum(part.stat().st_size for part in parts if part.exists()))
 
 
 def _only_one(store: Path) -> IO[str]:

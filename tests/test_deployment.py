@@ -1,0 +1,118 @@
+"""Claims about the files of `examples/` for containers: of the form that their readers expect, with commands that this
+version has, probes that its page answers, and nothing that runs as root or holds a key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import typer
+import yaml
+
+from colonnade.cli import app
+from colonnade.network.status_page import StatusPage
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+COMPOSE = yaml.safe_load((EXAMPLES / "compose.yaml").read_text())
+PARTY = yaml.safe_load((EXAMPLES / "kubernetes-party.yaml").read_text())
+# The entries of the two formats that the files use, and the kind of each: what is not here is not in them by mistake.
+SERVICE = {
+    "image": str, "command": list, "volumes": list, "ports": list, "environment": dict, "restart": str,
+    "stop_grace_period": str, "healthcheck": dict, "read_only": bool, "tmpfs": list, "cap_drop": list,
+    "security_opt": list, "mem_limit": str, "pids_limit": int, "logging": dict,
+}  # fmt: skip
+HEALTH = {"test": list, "interval": str, "timeout": str, "start_period": str}
+CONTAINER = {
+    "name": str, "image": str, "args": list, "env": list, "livenessProbe": dict, "readinessProbe": dict,
+    "resources": dict, "securityContext": dict, "volumeMounts": list,
+}  # fmt: skip
+POD = {
+    "automountServiceAccountToken": bool, "terminationGracePeriodSeconds": int, "securityContext": dict,
+    "containers": list, "volumes": list,
+}  # fmt: skip
+SET = {
+    "replicas": int, "serviceName": str, "selector": dict, "template": dict, "volumeClaimTemplates": list,
+}  # fmt: skip
+PROBE = {"exec": dict, "initialDelaySeconds": int, "periodSeconds": int, "timeoutSeconds": int}
+
+
+def check(entries: dict[str, Any], form: dict[str, type]) -> None:
+    for name, value in entries.items():
+        assert type(value) is form[name], name
+
+
+def parses(words: list[str]) -> click.Context:
+    """The command that the words call, if this version understands every one of them."""
+    group, rest = typer.main.get_command(app), list(words)
+    while isinstance(group, click.Group) or hasattr(group, "commands"):
+        group = group.commands[rest.pop(0)]
+    return group.make_context(words[-1], rest)
+
+
+def asks(command: list[str]) -> str:
+    """The path that a probe asks for; the program in it compiles."""
+    program = command[command.index("-c") + 1]
+    compile(program, "probe", "exec")
+    found = re.search(r"http://127\.0\.0\.1:\d+(/\w+)", program)
+    assert found is not None
+    return found.group(1)
+
+
+@pytest.mark.parametrize("name", COMPOSE["services"])
+def test_a_service_of_the_compose_file_has_entries_of_their_kind_and_a_command_that_exists(name: str) -> None:
+    assert set(COMPOSE) == {"services"}
+    found = COMPOSE["services"][name]
+    check(found, SERVICE)
+    check(found["healthcheck"], HEALTH)
+    assert parses(found["command"]).command.name == found["command"][1]
+    assert StatusPage().answer(asks(found["healthcheck"]["test"])).status == 200
+    assert (found["read_only"], found["cap_drop"], found["security_opt"]) == (True, ["ALL"], ["no-new-privileges:true"])
+    assert all(re.fullmatch(r"\d+[smg]|\d+m", found[entry]) for entry in ("stop_grace_period", "mem_limit"))
+    for volume in found["volumes"]:
+        assert re.fullmatch(r"\$\{[A-Z]+:\?[^}]+\}:/party", volume)  # whoever forgets a folder is told which
+
+
+def test_draining_ends_before_the_container_is_killed() -> None:
+    found = COMPOSE["services"]["coordinator"]
+    drain = parses(found["command"]).params["drain"]
+    assert 60 * int(found["stop_grace_period"].removesuffix("m")) > drain
+
+
+def test_the_manifest_is_one_stateful_set_of_one_party_with_entries_of_their_kind() -> None:
+    assert (PARTY["apiVersion"], PARTY["kind"], set(PARTY)) == (
+        "apps/v1",
+        "StatefulSet",
+        {"apiVersion", "kind", "metadata", "spec"},
+    )
+    spec = PARTY["spec"]
+    pod = spec["template"]["spec"]
+    check(spec, SET)
+    check(pod, POD)
+    check(pod["containers"][0], CONTAINER)
+    assert spec["replicas"] == 1  # two processes of one party would each end the other's stream
+    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+    assert spec["volumeClaimTemplates"][0]["spec"]["accessModes"] == ["ReadWriteOncePod"]
+
+
+def test_the_partys_pod_runs_a_command_that_exists_is_probed_and_holds_no_key_of_its_own() -> None:
+    pod = PARTY["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert parses(container["args"]).command.name == "run"
+    page = StatusPage()
+    for probe in ("livenessProbe", "readinessProbe"):
+        check(container[probe], PROBE)
+        assert page.answer(asks(container[probe]["exec"]["command"])).status == 200
+    assert (
+        asks(container["livenessProbe"]["exec"]["command"]) == "/health"
+    )  # to wait for others is no reason to restart
+    volumes = {
+        one["name"] for one in (*pod["volumes"], *(x["metadata"] for x in PARTY["spec"]["volumeClaimTemplates"]))
+    }
+    assert {one["name"] for one in container["volumeMounts"]} == volumes
+    (keys,) = [one["secret"] for one in pod["volumes"] if "secret" in one]
+    assert (keys["defaultMode"] & 0o007, pod["securityContext"]["runAsNonRoot"]) == (0, True)
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert pod["automountServiceAccountToken"] is False
