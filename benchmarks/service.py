@@ -60,7 +60,7 @@ tolerance = 0.0
 """
 PRIVATE_JOB = """[problem]
 loss = "LeastSquares"
-penalty = {{ type = "Ridge", lam = {lam} }}
+penalty = {{ type = "Ridge", a = {a} }}
 [method]
 type = "PrivateGram"
 [privacy]
@@ -209,7 +209,7 @@ def submit(site: Site, count: int) -> dict[str, float]:
             name, setting = f"job-{k:03}", round(0.5 + 0.01 * k, 4)
             text = EXACT_JOB.format(radius=setting, rounds=ROUNDS)
             if site.policy.epsilon is not None:
-                text = PRIVATE_JOB.format(lam=setting, epsilon=EACH)
+                text = PRIVATE_JOB.format(a=setting, epsilon=EACH)
             file = site.folder / "job.toml"
             file.write_text(text)
             jobs.submit(name, file, owner=f"owner{k % 3}")

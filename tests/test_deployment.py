@@ -56,7 +56,7 @@ def asks(command: list[str]) -> str:
     """The path that a probe asks for; the program in it compiles."""
     program = command[command.index("-c") + 1]
     compile(program, "probe", "exec")
-    found = re.search(r"http://127\.0\.0\.1:\d+(/\w+)", program)
+    found = re.search(r"'127\.0\.0\.1', \d+, timeout=5\); c\.request\('GET', '(/\w+)'\)", program)
     assert found is not None
     return found.group(1)
 
