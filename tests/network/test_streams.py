@@ -984,6 +984,22 @@ def test_one_certificate_cannot_hold_the_hub_with_streams_that_never_greet(hub: 
         assert_alive(hub, folder)
 
 
+def test_one_certificate_cannot_keep_the_hub_busy_with_streams_that_greet_and_leave(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport_hub, "STREAMS_AT_ONCE", 3)
+    monkeypatch.setattr(transport_hub, "STREAMS_A_SECOND", 0.001)
+    with switchboard(folder, {"hospital": None, "lab": None}) as hub:
+        said = []
+        for attempt in range(1, 6):
+            with Raw(hub.port, files(folder, "hospital")) as raw:
+                said.append(raw.hello(attempt=attempt))
+        assert [isinstance(one, wire.Welcome) for one in said[:3]] == [True] * 3
+        assert said[3:] == [wire.Refusal(wire.Reason.BUSY)] * 2
+        assert hub.metrics.refused["busy"] == 2
+        assert_alive(hub, folder)  # another's pace is its own
+
+
 # ------------------------------------------------------------------------------------------------ what is refused
 
 

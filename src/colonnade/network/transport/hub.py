@@ -26,6 +26,7 @@ from cryptography import x509
 
 from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError
 from colonnade.network.certs import Credentials, RevocationList, Tls, load
+from colonnade.network.rate_limit import RateLimit
 from colonnade.network.transport import envelope as wire
 from colonnade.network.transport.envelope import GREETING_SECONDS, LONGEST_PAUSE, Malformed, Reason
 from colonnade.network.transport.metrics import Metrics
@@ -33,6 +34,7 @@ from colonnade.network.transport.tls import address_taken, check_peer, split_add
 
 WINDOW = 16
 UNGREETED = 4
+STREAMS_AT_ONCE, STREAMS_A_SECOND = 60, 1.0  # that one certificate may open; a party that loses its line pauses longer
 _OPTIONS = [  # limits keep a stranger from holding the port
     *wire.GRPC_OPTIONS,
     ("grpc.max_concurrent_streams", 2),
@@ -162,6 +164,7 @@ class Switchboard:
         self._session = secrets.token_bytes(16)
         self._arrivals = threading.Condition()
         self._ungreeted: Counter[int] = Counter()
+        self._pace = RateLimit(STREAMS_A_SECOND, STREAMS_AT_ONCE)
         self._clock = Clock()
         # One thread a stream; more, so that a party can come back before its old stream has died.
         size = (2 + UNGREETED) * len(members) + 4
@@ -339,6 +342,8 @@ class Switchboard:
         stream.serial = certificate.serial_number
         if self._revoked is not None and self._revoked.holds(stream.serial):
             raise Malformed(Reason.REVOKED)
+        if self._pace.allow(str(stream.serial)):
+            raise Malformed(Reason.BUSY)
         with self._one_of_few(stream.serial):
             alarm_off = self._clock.at(time.monotonic() + GREETING_SECONDS, stream.hang_up)
             first = next(arriving, None)
