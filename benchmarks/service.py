@@ -4,9 +4,10 @@ All are processes of the command line on this machine: `colonnade coordinator se
 Three series, each with a fresh store:
 
 1. undisturbed: memory of the service and of every party after the first fifth of the jobs and at the end
-2. a few seconds after all are connected and at work again a random component is killed (-9) and started again: the service, a party or the
-   process of a run, three times for each job that ends at most. Every job finishes or fails with a reason; every model is that of one process, to the bit; every ledger holds the releases of
-   one undisturbed run a job, each once
+2. a few seconds after all are connected and at work again a random component is killed (-9) and started again: the
+   service, a party or the process of a run, three times for each job that ends at most. Every job finishes or fails with
+   a reason; every model is that of one process, to the bit; every ledger holds the releases of one undisturbed run a
+   job, each once
 3. the same with private jobs whose budgets last for a part of them: what is spent stays within the limit of every party
 
 `python -m benchmarks --full service` runs 100 jobs a series; quick is 8. Exits with 1 where a claim fails. Memory is that of
