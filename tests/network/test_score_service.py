@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import multiprocessing
 import os
 import signal
+import ssl
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +21,22 @@ import pytest
 
 import colonnade as co
 from colonnade.methods.masked_scores import FRACTION
+from colonnade.network import certs, score_service
 from colonnade.network.score_order import Approved, Order
-from colonnade.network.score_parts import Ask, Part, Quota, Why, pack_asks, read_trail, row_digest, unpack_parts
-from colonnade.network.score_service import models_in_words
+from colonnade.network.score_parts import (
+    Ask,
+    Part,
+    Quota,
+    Why,
+    pack_asks,
+    pack_parts,
+    read_trail,
+    row_digest,
+    unpack_parts,
+)
+from colonnade.network.score_service import PartLine, ScoreService, Waiting, holder_lines, models_in_words
 from colonnade.network.status_page import StatusPage
+from colonnade.network.transport.tls import tls_context
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.run_store import RunStore, abort_run
 from standing_orders import HOLDER, MODEL, OTHERS, ROWS, TRAINED, Consortium, Wired
@@ -425,3 +440,93 @@ def test_metrics_count_outcomes_and_never_show_a_score(wired):
     assert page.unmet() == []
     wired.there = set()
     assert len(page.unmet()) == 1
+
+
+def test_a_part_that_does_not_come_in_time_is_503_and_the_next_request_is_answered(wired, monkeypatch):
+    monkeypatch.setattr(score_service, "PATIENCE", 0.05)
+    plain, lost = wired.send, []
+    wired.service._send = lambda name, raw: lost.append(raw) or True
+    status, found = wired.ask(key=40)
+    assert (status, found["refused"]) == (503, "late")
+    monkeypatch.setattr(score_service, "PATIENCE", 5.0)
+    wired.service._send = plain
+    for name, raw in zip(OTHERS, lost, strict=True):  # what comes late is nobody's
+        wired.service.take(name, wired.parties[name].answer(raw))
+    status, found = wired.ask(key=40)
+    assert status == 200
+    assert abs(found["score"] - wired.made.expected(40)) < CLOSE
+    lines = read_trail(wired.made.folder / HOLDER, wired.made.order, HOLDER)
+    assert [line["outcome"] for line in lines] == ["late", "ok"]
+
+
+def test_a_request_is_whole_when_each_party_has_answered_and_not_before(wired):
+    one = Waiting(0, {name: [Ask(7, 0, bytes(16))] for name in OTHERS})
+    wired.service._waiting[7] = one
+    raw = pack_parts(wired.made.order, [Part(7, Why.OK, 1)])
+    for party in ("shop", "shop", "stranger", HOLDER):
+        wired.service.take(party, raw)
+        assert not one.done.is_set()
+    wired.service.take("shop", pack_parts(wired.made.order, [Part(7, Why.OK, 2)]))
+    wired.service.take("lab", raw)
+    assert one.done.is_set()
+    assert one.parts["shop", 7].value == 1
+    del wired.service._waiting[7]
+
+
+@pytest.mark.parametrize("raw", [b"", b"csa1", b"csa1" + bytes(32), b"csa1" + bytes(49)])
+def test_bytes_of_another_order_or_none_are_refused(wired, raw):
+    with pytest.raises(co.WireError):
+        wired.service.take("lab", raw)
+    with pytest.raises(co.WireError):
+        wired.parties["lab"].answer(raw)
+
+
+# ---------------------------------------------------------------- over lines and HTTP
+
+
+def post(port: int, body: bytes, context: ssl.SSLContext | None = None) -> tuple[int, dict[str, Any]]:
+    kind = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    if context is not None:
+        kind = http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context)
+    with closing(kind) as asked:
+        asked.request("POST", "/score", body)
+        found = asked.getresponse()
+        return found.status, json.loads(found.read())
+
+
+@pytest.mark.parametrize("mtls", [False, True])
+def test_scores_are_served_over_mutual_tls_lines_to_those_who_may_ask(tmp_path, mtls):
+    authority = tmp_path / "certs"
+    certs.init(authority)
+    for name in (HOLDER, *OTHERS, "crm", "stranger"):
+        certs.issue(authority, name, hosts=["localhost"] if name == HOLDER else ())
+    made = Consortium.made(tmp_path, askers=("crm",) if mtls else ("loopback",)).approve_all()
+    with ExitStack() as last:
+        last.callback(made.close)
+        approved, found = made.approved(HOLDER), []
+        take = lambda party, raw: found[0].take(party, raw)  # noqa: E731
+        lines = holder_lines(approved, certs.tls_in(authority, HOLDER), "127.0.0.1:0", take)
+        last.callback(lines.stop)
+        service = ScoreService(approved, made.data(HOLDER), lines.send, lines.connected, certified=mtls)
+        last.callback(service.close)
+        found.append(service)
+        lines.start()
+        for name in OTHERS:
+            to = (name, HOLDER, f"localhost:{lines.port}", certs.tls_in(authority, name), None)
+            last.enter_context(PartLine(made.answerer(name), *to))
+        lines.wait_for(OTHERS, 20)
+        tls = tls_context_of(authority, HOLDER, ssl.PROTOCOL_TLS_SERVER) if mtls else None
+        page = StatusPage(tls=tls)
+        service.show(page)
+        last.enter_context(page)
+        crm = tls_context_of(authority, "crm", ssl.PROTOCOL_TLS_CLIENT) if mtls else None
+        status, answer = post(page.port, b'{"key": 40}', crm)
+        assert (status, abs(answer["score"] - made.expected(40)) < CLOSE) == (200, True)
+        if mtls:
+            stranger = tls_context_of(authority, "stranger", ssl.PROTOCOL_TLS_CLIENT)
+            assert post(page.port, b'{"key": 40}', stranger)[0] == 403
+
+
+def tls_context_of(authority: Path, name: str, side: Any) -> ssl.SSLContext:
+    tls = certs.tls_in(authority, name)
+    return tls_context(tls, certs.load(tls), side)

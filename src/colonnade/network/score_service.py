@@ -289,9 +289,9 @@ class ScoreService:
         return one.parts
 
     def _outcome_why(self, one: Waiting, number: int) -> Why:
-        """What became of a row, for the trail: MODEL where parts are missing."""
+        """What became of a row, for the trail."""
         parts = [one.parts.get((name, number)) for name in one.asks]
-        return next((Why.MODEL if part is None else part.why for part in parts if part is None or part.why), Why.OK)
+        return next((Why.LATE if part is None else part.why for part in parts if part is None or part.why), Why.OK)
 
     def _total(self, parts: Mapping[tuple[str, int], Part], number: int, model: int) -> Why | int:
         total = 0
