@@ -473,6 +473,13 @@ def test_a_request_is_whole_when_each_party_has_answered_and_not_before(wired):
     del wired.service._waiting[7]
 
 
+def test_a_line_that_goes_down_is_503_at_once(wired):
+    wired.service._send = lambda *_: False
+    began = time.monotonic()
+    assert wired.ask(key=40)[1]["refused"] == "late"
+    assert time.monotonic() - began < score_service.PATIENCE
+
+
 @pytest.mark.parametrize("raw", [b"", b"csa1", b"csa1" + bytes(32), b"csa1" + bytes(49)])
 def test_bytes_of_another_order_or_none_are_refused(wired, raw):
     with pytest.raises(co.WireError):

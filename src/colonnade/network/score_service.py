@@ -51,6 +51,7 @@ from colonnade.network.transport.direct import Lines, Neighbour
 ROWS = 1000  # of one request
 KEPT = 4096  # answers to requests with an id
 PATIENCE = 5.0  # seconds for all parts of a request
+SHORT = 1.0  # seconds that a line may be down before a request has no answer
 BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, PATIENCE)  # seconds, of the histogram
 _REFUSED = {"no_row": 404, "training": 403, "quota": 429, "ended": 410}
 
@@ -132,13 +133,17 @@ class ScoreService:
         try:
             found = self._once(self._asker(asked.peer), asked.body)
         except Unanswered as why:
-            self.counts[why.word] += 1
+            self._count(why.word)
             found = Answered(why.status, json.dumps({"refused": why.word, "why": str(why)}).encode())
         taken = time.perf_counter() - began
         with self._lock:
             self.seconds[next((bound for bound in BUCKETS if taken <= bound), np.inf)] += 1
             self.time += taken
         return found
+
+    def _count(self, outcome: str) -> None:
+        with self._lock:
+            self.counts[outcome] += 1
 
     def _asker(self, peer: str) -> str:
         """Whom the order names: by certificate where there are some, else programs on this machine."""
@@ -162,7 +167,7 @@ class ScoreService:
         if kept is not None:
             if kept[0] != digest:
                 raise Unanswered(409, "id", "this id was used for another request")
-            self.counts["repeated"] += 1
+            self._count("repeated")
             return kept[1]
         try:
             found = self._score(asker, raw)
@@ -213,7 +218,7 @@ class ScoreService:
             found[place] = one
         lines: list[dict[str, Any]] = []
         for place, one in enumerate(found):
-            self.counts[one.name.lower() if isinstance(one, Why) else "scored"] += 1
+            self._count(one.name.lower() if isinstance(one, Why) else "scored")
             if isinstance(one, Why):
                 lines.append({"refused": one.name.lower()})
             else:
@@ -277,7 +282,7 @@ class ScoreService:
         try:
             if members:
                 self._queue.put(one)
-                if not one.done.wait(PATIENCE):
+                if not one.done.wait(PATIENCE) or len(one.parts) < one.due:
                     raise Unanswered(503, "late", f"not all parts came within {PATIENCE:g} seconds")
         finally:
             with self._lock:
@@ -322,8 +327,9 @@ class ScoreService:
                 together.append(more)
             for name in self.others:
                 asks = [ask for waiting in together for ask in waiting.asks.get(name, ())]
-                if asks:
-                    self._send(name, pack_asks(self.order, asks))
+                if asks and not self._send(name, pack_asks(self.order, asks)):
+                    for waiting in together:
+                        waiting.done.set()  # its line went down: nobody waits for what cannot come
 
     def take(self, party: str, raw: bytes) -> None:
         """A message of a party: parts of requests that wait for them."""
@@ -396,7 +402,8 @@ class PartLine:
         self._answerer, self._holder = answerer, holder
         self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._live, name="score-parts", daemon=True)
-        self.lines = Lines(name, tls, {holder: Neighbour(address, pin)}, lambda _, raw: self._queue.put(raw))
+        around = {holder: Neighbour(address, pin)}
+        self.lines = Lines(name, tls, around, lambda _, raw: self._queue.put(raw), patience=SHORT)
 
     def __enter__(self) -> PartLine:
         self.lines.start()
@@ -420,7 +427,7 @@ def holder_lines(order: Approved, tls: Tls, listen: str, take: Callable[[str, by
     """The label holder's lines: all other parties dial it."""
     members = {name: member for name, member in order.file.members.items() if name != order.name}
     around = {name: Neighbour(None, member.pin) for name, member in members.items()}
-    return Lines(order.name, tls, around, take, listen=listen)
+    return Lines(order.name, tls, around, take, listen=listen, patience=SHORT)
 
 
 def models_in_words(order: Order, holder: str, members: Sequence[str]) -> list[str]:
