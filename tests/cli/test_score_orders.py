@@ -91,7 +91,7 @@ def test_an_order_that_all_approved_scores_as_the_fit_does_and_its_fallback_as_t
     lines = list(csv.DictReader(io.StringIO(call("log", founded / "order.json", founded / "lab.toml"))))
     assert [(line["outcome"], line["model"]) for line in lines] == [("ok", "0")] * 3 + [("ok", "1")]
     listed = json.loads(call("log", founded / "order.json", founded / f"{HOLDER}.toml", "--json"))
-    assert [bytes.fromhex(line["row"]) for line in listed] == [b"i2", b"i17", b"i39", b"i17"]
+    assert [bytes.fromhex(line["row"]) for line in listed] == [b"i2", b"i17", b"i39", b"i17", b"i0"]
 
 
 @pytest.mark.parametrize(
