@@ -92,6 +92,21 @@ def test_what_predict_writes_is_what_the_model_says_in_python(folder: Path) -> N
     assert model.classes == ("no", "yes")
 
 
+def test_predict_counts_the_cells_of_new_rows_that_the_model_does_not_take_as_they_are(folder: Path) -> None:
+    done("init", *INIT, *LABEL)
+    done("fit", "study.toml", "--epsilon", "4", "--bounds-are-public")
+    rows = pl.read_csv("new_registry.csv", infer_schema=False)
+    strange = int((rows["job"] == "worker").sum())
+    rows.with_columns(pl.col("job").replace("worker", "sailor"), age=pl.lit("900")).write_csv("new_registry.csv")
+    told = json.loads(done("predict", "fit.json", *NEW, "--json"))["mind"]
+    assert sorted(line for line in told if line.startswith("registry")) == [
+        f"registry: column 'age': {rows.height:,} of its {rows.height:,} values lie outside the declared bounds and "
+        "count as the nearer one",
+        f"registry: column 'job': {strange:,} of its {rows.height:,} values are none of its 4 declared levels and "
+        "count as zeros",
+    ]
+
+
 def test_a_text_label_fits_the_same_model_as_its_numbers(folder: Path) -> None:
     """Without privacy, so that the two models may be compared to the bit."""
     done("init", *INIT, *LABEL)

@@ -105,11 +105,23 @@ def test_a_finished_run_is_not_begun_and_paid_again_by_repeating_the_command(fol
         in error
     )
     assert "Another run would cost epsilon 1 (delta 1e-06) once more. Say --overwrite" in error
-    assert f"name another output in {path}" in error
-    assert call(path, "--dry-run")[2] == error
-    assert call(path, "--dry-run", "--overwrite")[0] == 0
+    assert "name another file with --output" in error
+    code, _, error = call(path, "--dry-run")
+    assert (code, before) == (0, digests(folder))
+    assert f"mind: {folder / 'fit.json'} is there already: the run needs --overwrite, or --output." in error
     assert call(path, "--overwrite")[0] == 0
     assert [run, co.load(folder / "fit.json").run] == [line["run"] for line in list_runs(folder / "runs")]
+
+
+def test_another_budget_may_be_tried_beside_a_fit_that_is_there(folder: Path) -> None:
+    path = config(folder, DataKind.HOLDER)
+    assert call(path)[0] == 0
+    before = (folder / "fit.json").read_bytes()
+    code, out, _ = call(path, "--epsilon", 0.5, "--output", folder / "half.json")
+    assert code == 0
+    assert f"colonnade predict {folder / 'half.json'} --party " in out
+    assert (folder / "fit.json").read_bytes() == before
+    assert co.load(folder / "half.json").privacy.epsilon == pytest.approx(0.5, rel=1e-6)
 
 
 def test_a_run_that_was_stopped_goes_on_by_the_same_command_also_over_a_file(
@@ -345,7 +357,6 @@ REFUSED = {
     "no store": ((('store = "runs"', ""),), None),
     "a store that is a file": ((), a_file("runs")),
     "a store below a file": ((('store = "runs"', 'store = "f/runs"'),), a_file("f")),
-    "a result that is there": ((), a_file("fit.json")),
     "an output without a folder": ((('output = "fit.json"', 'output = "no/fit.json"'),), None),
     "a report without a folder": ((('store = "runs"', 'store = "runs"\nreport = "no/r.html"'),), None),
     "a ledger without room": ((), spent),

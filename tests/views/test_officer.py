@@ -25,6 +25,13 @@ def test_the_page_has_every_part_and_needs_nothing_else(private):  # noqa: F811
     assert not {tag for tag, _ in page.elements} & {"script", "link", "img", "iframe", "form"}
 
 
+def test_it_names_every_column_that_was_used_and_has_a_line_for_the_officer(private):  # noqa: F811
+    told = render_officer(private)
+    for party, schema in private.schemas.items():
+        assert ", ".join(column.name for column in schema.columns) in told, party
+    assert "the data-protection officer: name, date, signature" in told
+
+
 def test_without_a_purpose_it_repeats_what_was_asked(private):  # noqa: F811
     (said,) = re.findall(r'id="purpose".*?</h2><p>(.*?)</p></section>', render_officer(private))
     assert "“subscribed”, as bank records it, is “yes” rather than “no”" in said

@@ -6,8 +6,9 @@ import contextlib
 import shlex
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -26,6 +27,9 @@ from colonnade.cli.terminal import (
     on_screen,
 )
 
+if TYPE_CHECKING:
+    from colonnade.runs.config import Configured
+
 STOPPED = "interrupted; with the same store, the same command goes on where this one stopped."
 MOVED = "`colonnade fit` runs a CONFIG.toml. For one file of rows: colonnade sparse FILE, with the same options."
 INIT = "`colonnade init --party {table} --party OTHER.csv --on KEY --label PARTY.COLUMN` writes the file that fit runs."
@@ -43,8 +47,8 @@ class FitCommand(TyperCommand):
 
 def fit(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to run and on what (docs/config.md).")],
-    epsilon: Annotated[float | None, typer.Option(help="The budget, instead of [privacy] in the file.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Its delta; without [privacy] in the file 1e-6.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The budget, instead of the one in the file.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Its delta; 1e-6 where the file has none.")] = None,
     bounds_are_public: BoundsArePublic = False,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Spend also on what the rows show to be for nothing.")
@@ -52,6 +56,12 @@ def fit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it would release and cost; spend nothing.")
     ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Where to write the fit, instead of the place in the file; report beside it."
+        ),
+    ] = None,
     overwrite: Overwrite = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the fit was written.")] = False,
     as_json: AsJson = False,
@@ -64,6 +74,7 @@ def fit(
     \bExamples:
       colonnade fit study.toml --epsilon 1
       colonnade fit study.toml --dry-run
+      colonnade fit study.toml --epsilon 4 --output four.json
     """
     with explained(STOPPED):
         from colonnade.runs.config import load_config
@@ -72,14 +83,18 @@ def fit(
         if config.suffix == ".csv":
             raise co.InvalidInput(f"{config} is a table. {INIT.format(table=shlex.quote(str(config)))}")
         asked = load_config(config, epsilon=epsilon, delta=delta, public=bounds_are_public)
+        if output is not None:
+            asked = replace(asked, output=output, report=asked.report and output.with_suffix(".html"))
         check_target(asked.output)
-        cost = terminal.cost_of_another(asked.job.privacy)
-        terminal.check_free(asked.output, overwrite, cost, f"name another output in {config}")
         if dry_run:
             with busy("making every check that the run would make", quiet or as_json):
                 found = asked.preview()
             terminal.show_preview(found, quiet, as_json)
+            if asked.output.is_file() and not overwrite:
+                complain("mind: ", f"{asked.output} is there already: the run needs --overwrite, or --output.")
             return
+        cost = terminal.cost_of_another(asked.job.privacy)
+        terminal.check_free(asked.output, overwrite, cost, "name another file with --output")
         with _nothing_for_nothing(asked.job.privacy, anyway):
             fitted = asked.run(progress=on_screen(quiet or as_json))
         facts = {
@@ -94,8 +109,16 @@ def fit(
                 name: str(path) for name, path in (("report", asked.report), ("store", asked.store)) if path is not None
             },
             "fit": str(asked.output),
+            "next": _next(asked),
         }
         answer(facts, lined(facts), str(asked.output), quiet, as_json)
+
+
+def _next(asked: Configured) -> str:
+    """What whoever has a fit wants to do with it."""
+    parties = " ".join(f"--party {name}=NEW_ROWS" for name in asked.federation.parties)
+    notes = f"; colonnade budget notes {asked.store} PARTY counts the cells that bounds cut" if asked.store else ""
+    return f"colonnade predict {asked.output} {parties}{notes}"
 
 
 @contextlib.contextmanager

@@ -48,14 +48,16 @@ def predict(
             raise co.InvalidInput(f"{output} is there already. Say --overwrite, or name another file with --output.")
         again = bool(absent) and model.released is not None
         with busy("scoring", quiet or as_json):
-            found, matched = _scored(model.without(*absent) if again else model, files, [] if again else absent)
+            found, matched, cut = _scored(model.without(*absent) if again else model, files, [] if again else absent)
             write_text(output, found.write_csv())
         facts = {"rows": f"{found.height:,}: {matched}", "columns": ", ".join(found.columns), "scores": str(output)}
+        if cut:
+            facts["mind"] = "; ".join(cut)
         if absent:
             how = "solved again from the same release, for free" if again else "their part of every score is left out"
             facts["without"] = f"{', '.join(absent)}: {how}"
         plain = {"scores": str(output), "rows": found.height, "columns": found.columns, "without": absent}
-        plain["refitted"] = again
+        plain |= {"refitted": again, "mind": cut}
         answer(plain, lined(facts), str(output), quiet, as_json)
 
 
@@ -96,12 +98,14 @@ def _can_do(model: co.Fit) -> str:
     return "leaves its part out of every score; a model that was fitted without it predicts better"
 
 
-def _scored(model: co.Fit, files: dict[str, Path], without: list[str]) -> tuple[pl.DataFrame, str]:
-    """The rows of the first file that all parties have, with what the model says of them; and how many matched."""
+def _scored(model: co.Fit, files: dict[str, Path], without: list[str]) -> tuple[pl.DataFrame, str, list[str]]:
+    """The rows of the first file that all parties have, with what the model says of them; how many matched; and cells
+    that were not taken as they are."""
     import polars as pl
 
     from colonnade.data.classes import in_words
     from colonnade.data.federation import ROW_KEY
+    from colonnade.data.notices import about_new_rows
     from colonnade.data.sources import table_at
 
     keyed, on = model.on not in (None, ROW_KEY), str(model.on or ROW_KEY)
@@ -122,4 +126,5 @@ def _scored(model: co.Fit, files: dict[str, Path], without: list[str]) -> tuple[
     else:
         told["prediction"] = model.predict(fed, without)
     found = asked.cast({on: fed.keys.dtype}).join(pl.DataFrame(told), on=on, how="inner", maintain_order="left")
-    return found, str(fed.alignment)
+    cut = [f"{name}: {said}" for name, p in fed.parties.items() for said in about_new_rows(p.schema, p.block)]
+    return found, str(fed.alignment), cut

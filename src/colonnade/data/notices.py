@@ -74,6 +74,21 @@ def about_levels(schema: Schema | None, block: Block) -> tuple[str, ...]:
     return (f"{ABSENT}: column {', '.join(few[:MOST])}{more}",) if few else ()
 
 
+def about_new_rows(schema: Schema | None, block: Block) -> tuple[str, ...]:
+    """Cells of rows to be scored that a model does not take as they are: said to whoever holds the rows."""
+    if schema is None or not _readable(block):
+        return ()
+    filled, found, start = _count_filled(block.matrix), list[str](), 0
+    for column in schema.columns:
+        own = filled[start : start + len(features_of(column))]
+        start += len(own)
+        if isinstance(column, Categorical) and (stray := _empty_and_stray(column, block.rows, own)[1]):
+            found.append(_strays(column, stray, block.rows))
+        elif beyond := block.beyond.get(column.name, 0):
+            found.append(f"column {column.name!r}: {_outside(beyond, block.rows)}")
+    return tuple(found)
+
+
 def _readable(block: Block) -> bool:
     """Whether there are cells to look at; a shard stays in its file until it is used."""
     return bool(block.columns and "matrix" in vars(block) and block.rows)
@@ -95,10 +110,16 @@ def _levels_in_vain(column: Categorical, rows: int, filled: NDArray[np.int64]) -
     empty, stray = _empty_and_stray(column, rows, filled)
     said = empty and _in_vain(column, empty, stray)
     found = [f"column {column.name!r}: {empty:,} of its {levels:,} declared levels are in no row"] if said else []
-    if stray:
-        none = f"{stray:,} of its {rows:,} values are none of its {levels:,} declared levels and count as zeros"
-        found.append(f"column {column.name!r}: {none}")
-    return found
+    return [*found, _strays(column, stray, rows)] if stray else found
+
+
+def _strays(column: Categorical, stray: int, rows: int) -> str:
+    none = f"{stray:,} of its {rows:,} values are none of its {len(column.levels):,} declared levels and count as zeros"
+    return f"column {column.name!r}: {none}"
+
+
+def _outside(beyond: int, rows: int) -> str:
+    return f"{beyond:,} of its {rows:,} values lie outside the declared bounds and count as the nearer one"
 
 
 def _beyond_bounds(column: Column, beyond: int, features: Any) -> list[str]:
@@ -109,7 +130,7 @@ def _beyond_bounds(column: Column, beyond: int, features: Any) -> list[str]:
     between = np.count_nonzero((cells[known, 0] > low) & (cells[known, 0] < high))
     if between and 2 * beyond <= cells.shape[0]:
         return []
-    outside = f"{beyond:,} of its {cells.shape[0]:,} values lie outside the declared bounds and count as the nearer one"
+    outside = _outside(beyond, cells.shape[0])
     return [f"column {column.name!r}: {outside}{'' if between else ', and none between them'}"]
 
 

@@ -34,6 +34,7 @@ from colonnade.runs.call import checked_call, default_method
 from colonnade.runs.fit import fit
 from colonnade.runs.progress import progress_bar
 from colonnade.views.chart import plotly_objects
+from colonnade.views.curves import in_curves
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,6 +46,10 @@ TOGETHER, ALONE = "together, not private", "alone, not private"
 EXPLORED = (
     "Exploration: these figures were computed from the rows themselves and nobody paid for them; the ledgers of the "
     "runs were thrown away. Whoever sees them, or a setting chosen by them, learns about the rows."
+)
+BENT = (
+    "The private models bend numbers into curves where that pays; what is not private here is a straight line of every "
+    "number, and can do worse."
 )
 
 
@@ -60,6 +65,7 @@ class Trial:
     bytes: int | None = None
     rounds: int | None = None
     seconds: float | None = None
+    curves: bool = False  # whether numbers were bent
 
 
 @dataclass(frozen=True)
@@ -202,7 +208,8 @@ def _compare(
                     done += 1
                     show({"round": done})
             trials += _baselines(told, held, number, classifies)
-    return Simulation(tuple(trials), tuple(refused), measures=("AUC",) if classifies else ("R2", "RMSE"))
+    note = f"{EXPLORED} {BENT}" if any(trial.curves for trial in trials) else EXPLORED
+    return Simulation(tuple(trials), tuple(refused), note, measures=("AUC",) if classifies else ("R2", "RMSE"))
 
 
 # ------------------------------------------------------------------------------------------------ what is run
@@ -259,7 +266,17 @@ def _trial(case: _Case, told: Federation, held: Federation, split: int, classifi
     figures = _figures(held.targets, scores, classifies)
     trust, budget = ("", math.inf) if case.privacy is None else (str(case.privacy.trust), case.privacy.epsilon)
     sent = fitted.communication
-    return Trial(case.name, trust, budget, split, figures, sent.bytes, sent.rounds, seconds)
+    return Trial(
+        case.name,
+        trust,
+        budget,
+        split,
+        figures,
+        sent.bytes,
+        sent.rounds,
+        seconds,
+        curves=any(in_curves(fitted, name) for name in fitted.schemas),
+    )
 
 
 def _baselines(told: Federation, held: Federation, split: int, classifies: bool) -> Iterator[Trial]:

@@ -51,7 +51,11 @@ def model_section(fit: FitFacts) -> str:
     parts.append(paragraph(f"{len(entries):,} of {count_noun(total, 'coefficient')} known here are not zero."))
     bent = {party: in_curves(fit, party) for party in fit.coefficients}
     alone = [entry for entry in entries if entry.feature not in bent[entry.party]]
-    parts += [_bars(fit, alone[:LARGEST], len(alone)) if alone else "", curves_part(fit), _path(fit)]
+    parts += [
+        _bars(fit, alone[:LARGEST], len(alone), any(bent.values())) if alone else "",
+        curves_part(fit),
+        _path(fit),
+    ]
     units = {party: per_unit(fit, party) for party in fit.coefficients}
     own = any(units.values()) or any(bent.values())  # whether a coefficient may be of another unit than its column
     columns = [
@@ -95,7 +99,7 @@ def _entries(fit: FitFacts) -> tuple[list[tuple[str, ...]], list[NonzeroCoeffici
     return counts, sorted(entries, key=lambda entry: -abs(entry.value))
 
 
-def _bars(fit: FitFacts, largest: Sequence[NonzeroCoefficient], count: int) -> Markup:
+def _bars(fit: FitFacts, largest: Sequence[NonzeroCoefficient], count: int, beside: bool) -> Markup:
     """The chart is a table: each figure stands beside its bar."""
     colours = party_colours(list(fit.coefficients))
     lengths = [2.0 * entry.error if np.isfinite(entry.error) else 0.0 for entry in largest]
@@ -106,6 +110,7 @@ def _bars(fit: FitFacts, largest: Sequence[NonzeroCoefficient], count: int) -> M
         shown = number(entry.value) if fit.spread is None else with_error(entry.value, entry.error)
         rows.append((entry.feature, entry.party, shown, chart.bar(entry.value, length, span, colours[entry.party])))
     caption = f"The {len(largest)} largest of {count:,} coefficients that are not zero"
+    caption += ", those of curves apart" if beside else ""
     heads = ("column", "party", "coefficient", Markup('<span class="wide">beside each other</span>'))
     bars = table(caption, heads, rows, numbers=1, bars=True)
     keys = chart.legend([(party, colours[party], None) for party in dict.fromkeys(e.party for e in largest)])

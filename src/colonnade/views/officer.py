@@ -16,6 +16,7 @@ from colonnade.views.page import hashes_of
 from colonnade.views.parts import Markup, paragraph
 from colonnade.views.verdict import approved_part, cost_part, date_of, left_part, question_of, sentence_parts
 
+MOST = 200  # columns of a party that are named: an officer has to see whose what was used
 STANDING = (
     "bounds, levels and row counts in the schemas are public, as their owners declared",
     "each party's own machine and operator are honest: the boundary stops mistakes, not hostile code inside a party",
@@ -25,6 +26,7 @@ NO_BUDGETS = (
     "The ledgers were not at hand when this page was made: `colonnade report FIT.json --officer --store STORE` shows "
     "what is spent and left."
 )
+OFFICER = "the data-protection officer"
 SIGNED = (
     "Approval is a row in each party's own ledger, chained by hashes; `colonnade budget verify STORE` checks the "
     "chain. This page is no signature: it has room for one."
@@ -64,12 +66,14 @@ def render_officer(
 def _parties(fit: FitFacts, known: RunFacts) -> str:
     rows = []
     for party in parties_of(fit):
-        names = [str(name) for name in fit.features.get(party, ())]
-        shown = ", ".join(names[:8]) + (f" and {len(names) - 8:,} more" if len(names) > 8 else "")
+        schema = fit.schemas.get(party)
+        used = fit.features.get(party, ()) if schema is None else [column.name for column in schema.columns]
+        names = [str(name) for name in used]
+        shown = ", ".join(names[:MOST]) + (f" and {len(names) - MOST:,} more" if len(names) > MOST else "")
         label = f"the label{f' “{known.asked}”' if known.asked else ''}" if party == fit.label else ""
         rows.append((party, "; ".join(filter(None, (label, shown)))))
     over = "" if known.rows is None else paragraph(f"{html.count_noun(known.rows, 'row')} took part.")
-    return html.table("Who held what", ("party", "columns as they were used"), rows) + over
+    return html.table("Who held what", ("party", "columns"), rows) + over
 
 
 def _unit(fit: FitFacts) -> str:
@@ -97,5 +101,5 @@ def _assumptions(fit: FitFacts) -> str:
 
 def _signatures(fit: FitFacts, known: RunFacts) -> str:
     keys = html.facts("Keys that the federation file pins", dict(known.keys)) if known.keys else ""
-    lines = "".join(f"<li>{escape(party)}: name, date, signature</li>" for party in parties_of(fit))
+    lines = "".join(f"<li>{escape(party)}: name, date, signature</li>" for party in (*parties_of(fit), OFFICER))
     return paragraph(SIGNED) + keys + Markup(f'<ul class="signed">{lines}</ul>')

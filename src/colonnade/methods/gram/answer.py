@@ -11,8 +11,14 @@ from colonnade.methods.gram.rule import Gram, RowFrame, Sums
 from colonnade.methods.gram.solve import GramSolution
 from colonnade.methods.method import Answer, Job, ReleasedGram, Status, swamped
 
-SURROGATE = "solved as least squares on labels ±1, which the Gram matrix suffices for, not as the loss that was asked"
-CODING = "labels above 0 count as the positive class and all others as the negative one; a private run cannot look"
+SURROGATE = (
+    "solved as least squares on labels ±1, which the Gram matrix suffices for; a curve of its own turns "
+    "scores into probabilities, so a score of 0 need not be an even chance"
+)
+CODING = (
+    "the positive class (labels above 0 where classes have no names) counts as +1 and all else as -1; a private run "
+    "cannot look"
+)
 COVER = (
     "standard errors hold sampling and noise, for labels within their range whose residuals spread alike in all rows"
 )
