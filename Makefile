@@ -82,5 +82,5 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "colonnade needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "installing into .venv, once; this takes a minute or two"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[demo,test]'
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-compile --constraint constraints.txt --editable '.[demo,test]'
 	@touch $(STAMP)

@@ -138,7 +138,7 @@ def corner(rng, columns, nonnegative):
     return row if kind == 2 else np.round(row, 1)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.integers(0, 2**32))
 @pytest.mark.parametrize(
     ("method", "trust", "epsilon"),

@@ -144,7 +144,7 @@ def test_saved_and_read_it_is_the_same_model(fits, tmp_path: Path) -> None:
 
 
 def test_an_earlier_file_is_solved_again_from_what_it_has(fits) -> None:
-    fit = fits["numbers"]  # rows as they are: nothing beside the matrix was used
+    fit = fits["inference"]  # rows as they are: nothing beside the matrix was used
     assert fit.release.rule == "raw"
     bare = replace(fit, released=replace(fit.release, solving=None)).without("lab")
     for party, x in fit.without("lab").coefficients.items():

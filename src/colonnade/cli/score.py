@@ -226,7 +226,7 @@ def serve(
             sys.setswitchinterval(0.001)  # a request passes through several threads, and none of them works for long
             log.info("serving scores", extra={"order": approved.order.id, "port": page.port, "lines": listen})
             stop.wait()
-        log.info("stopped")
+        log.info("stopped", extra={"order": approved.order.id})
 
 
 def _serving(
@@ -285,7 +285,7 @@ def part(
                 last.enter_context(_page(settings, metrics, "127.0.0.1", False, show))
             log.info("answering", extra={"order": approved.order.id, "party": settings.name, "holder": holder})
             stop.wait()
-        log.info("stopped")
+        log.info("stopped", extra={"order": approved.order.id})
 
 
 @app.command(name="log")
