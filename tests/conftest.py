@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import typer.testing
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from colonnade.cli.terminal import _Lines
 from colonnade.privacy.store import FileLog
@@ -30,6 +31,10 @@ settings.register_profile(
     "ci", deadline=None, derandomize=True
 )  # the same examples every time: a gate must not flicker
 settings.load_profile("ci" if os.environ.get("CI") else "colonnade")
+
+# Hypothesis reads the constants of all modules that are loaded, to draw them too: ten seconds in every process, and other
+# examples with every order of files.
+providers._get_local_constants = lambda: providers._local_constants
 
 # To build the tree of all commands takes longer than most commands of tests; typer's runner builds it at every call.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
