@@ -183,6 +183,17 @@ def test_every_source_path_named_in_a_document_exists(path: Path) -> None:
         assert in_a_store or any((base / name).exists() for base in where), f"{path.name} names {name}"
 
 
+def test_every_test_named_in_a_document_exists() -> None:
+    named = {name for path in DOCUMENTS for name in re.findall(r"`(test_\w+)`", path.read_text())}
+    written = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
+    }
+    assert named
+    assert named <= written, named - written
+
+
 # ------------------------------------------------------------------------------------------------ generated blocks
 
 
