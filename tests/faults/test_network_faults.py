@@ -32,6 +32,7 @@ from colonnade.errors import StoreError
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.store import FileLog
+from colonnade.runtime.wire import type_name
 from contract import Case, federation, fitted
 from organisations import SERVER, Organisations, free_port, same_arrays
 
@@ -132,8 +133,9 @@ class Alive:
             assert (self.made.folder / ANSWER).exists()
         return hits
 
-    def run_to(self, moments: list[tuple[int, str]], draw: random.Random) -> list[tuple[str, str]]:
-        """To the end; who is killed once so many letters have gone. For each kill the letter before it, and the victim."""
+    def run_to(self, moments: list[tuple[int, str]], draw: random.Random) -> list[tuple[str, str, str]]:
+        """To the end; who is killed once so many letters have gone. For each kill its stage, the letter before it, and
+        the victim."""
         found = []
         with self.made.at_work(self.port):
             for letters, victim in moments:
@@ -144,7 +146,10 @@ class Alive:
                 if not self.hub.is_alive():
                     break
                 noted = noted_in(self.made.folder)
-                found.append((noted[-1][1] if noted else "", victim))
+                told = len({place for place, kind, _ in noted if kind == "Prepare"})
+                found.append(
+                    ("joint" if told > len(self.made.names) else "sums", noted[-1][1] if noted else "", victim)
+                )
                 self.kill(victim)
             self.hub.join(300)
             assert (self.made.folder / ANSWER).exists()
@@ -198,50 +203,59 @@ def test_forty_kills_each_change_nothing(kind, seeded, memory):
 
 
 # What has just gone over the wire when somebody dies in a run of secure products.
-STAGES = {
+STEPS = {
     "before a letter": ("",),
     "meeting": ("Introduce", "RunKey", "Meet", "CoordinatorKey"),
-    "told of a stage": ("Prepare", "Seed", "SendDiagonal", "Diagonal", "Widths"),
+    "told of a stage": ("Prepare", "Seed"),
+    "lengths": ("SendDiagonal", "Diagonal", "Widths"),
     "masked rows": ("Next", "Masked"),
     "corrections": ("SendParts", "Parts"),
     "end": ("Finish", "Done"),
 }
+KILLS = 100
 
 
-def killed_in_secure_products(folder: Path, seed: int, kills: int) -> Counter[tuple[str, str]]:
-    """One run of three organisations and a hub, some of them killed at any moments; by stage and victim, how many."""
-    kind, draw = "secure, in blocks", random.Random(seed)
+def killed_in_secure_products(folder: Path, seed: int, kills: int) -> Counter[tuple[str, str, str]]:
+    """One run of three organisations and a hub, some of them killed at any moments; by stage, step and victim, how
+    many."""
+    kind, draw, tap = "secure, in blocks", random.Random(seed), co.Tap(co.InProcess())
     alive = Alive(kind, folder)
     with alive.made.blocks():
-        letters = fitted(KINDS[kind]).communication.messages
+        fitted(KINDS[kind], tap)
+    letters, steps = len(tap.letters), {kind: step for step, kinds in STEPS.items() for kind in kinds}
+    lengths = [place for place, x in enumerate(tap.letters) if steps[x.inside or type_name(x.body)] == "lengths"]
 
     def moment() -> int:
-        """So many letters: any number, or one of the first, often none, or one of the last; stages are short there."""
+        """So many letters: any number, one of the first, often none, one around the lengths, or one of the last; steps
+        are short there."""
         first, last = max(0, draw.randrange(-letters // 10, letters // 5)), letters - draw.randrange(letters // 8)
-        return draw.choice((draw.randrange(letters), first, last))
+        return draw.choice((draw.randrange(letters), first, draw.randrange(lengths[0] - 5, lengths[-1]), last))
 
     moments = sorted((moment(), draw.choice([*alive.made.names, "hub"])) for _ in range(kills))
     found = alive.run_to(moments, draw)
     one_form_each(folder)
     check(alive.made, KINDS[kind])
-    stage_of = {kind: stage for stage, kinds in STAGES.items() for kind in kinds}
-    return Counter((stage_of[kind], victim) for kind, victim in found)
+    return Counter((stage, steps[kind], victim) for stage, kind, victim in found)
 
 
 @pytest.mark.fault
 def test_a_hundred_kills_of_three_organisations_and_their_hub_change_no_secure_product(memory):
     """Five kills a run. Models and ledgers are those of an undisturbed run: no budget is spent twice, no mask or
-    correction drawn anew."""
+    correction drawn anew. With -s it prints who was killed when."""
     found, trial = Counter(), 0
-    while found.total() < 100:
+    while found.total() < KILLS:
         folder = memory / str(trial)
         folder.mkdir()
-        found += killed_in_secure_products(folder, trial, min(5, 100 - found.total()))
+        found += killed_in_secure_products(folder, trial, min(5, KILLS - found.total()))
         trial += 1
         assert trial < 60
-    by_stage = Counter(stage for stage, _ in found.elements())
-    assert by_stage["masked rows"] >= 20, found  # blocks before the one in which somebody died are in the totals
-    assert {victim for _, victim in found} == {"bank", "clinic", "shop", "hub"}
+    for place, times in sorted(found.items()):
+        print(*place, times, sep=", ")
+    by_step = Counter((stage, step) for stage, step, _ in found.elements())
+    # Blocks before the one in which somebody died are in the totals.
+    assert by_step["sums", "masked rows"] + by_step["joint", "masked rows"] >= 20, found
+    assert {("sums", "masked rows"), ("joint", "lengths"), ("joint", "masked rows")} <= set(by_step), found
+    assert {victim for *_, victim in found} == {"bank", "clinic", "shop", "hub"}
 
 
 # ------------------------------------------------------------------------------------------------ the network breaks
