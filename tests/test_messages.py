@@ -393,10 +393,10 @@ WRONG: Wrong = {
         co.InvalidInput,
         "loss='logistic' is not a loss: give a value such as loss=Logistic().",
     ),
-    "constraint and penalty": (
-        lambda folder: co.Problem(co.Logistic(), co.L1Ball(1.0), co.Ridge(1.0)),
+    "a box whose ends are exchanged": (
+        lambda folder: co.Box(1.0, -1.0),
         co.InvalidInput,
-        "both a constraint and a penalty were given: each bounds the coefficients, so keep one of them.",
+        "Box(1.0, -1.0) is no range: give two finite numbers, the smaller one first; for x ≥ 0 alone, use NonNegative().",
     ),
     "a graph in two pieces": (
         lambda folder: co.Topology.from_edges([(0, 1), (2, 3)]),

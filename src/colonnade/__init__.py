@@ -48,9 +48,9 @@ _NAMES = {  # the public names, by the module that defines them
     "privacy.mechanisms": "SeededNoise",
     "privacy.statement": "Privacy PrivacyStatement",
     "problem": (
-        "RBF Absolute AdaBoost Changing ElasticNet Elementary GroupL1Ball GroupLasso Huber Independent "
-        "KernelSVM L1Ball Lasso LeastSquares Logistic Nice NuclearNorm PerParty Poisson Problem Product "
-        "PublicLabels Quantile Ridge Serial Simplex SquaredHinge Topology"
+        "RBF Absolute AdaBoost Box Changing ElasticNet Elementary GroupL1Ball GroupLasso Hinge Huber Independent "
+        "KernelSVM L1Ball L2Ball Lasso LeastSquares Logistic Nice NonNegative NuclearNorm PerParty Poisson Problem "
+        "Product PublicLabels Quantile Ridge Serial Simplex SquaredHinge Topology"
     ),
     "runs.fit": "fit",
     "runs.inference": "Inference",

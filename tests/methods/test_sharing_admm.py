@@ -311,17 +311,16 @@ def test_columns_without_a_group_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "problem",
+    ("problem", "remedy"),
     [
-        co.Problem(co.Logistic(), co.L1Ball(1.0)),
-        co.Problem(co.Logistic()),
-        co.Problem(co.LeastSquares(), penalty=co.NuclearNorm(1.0)),
+        (co.Problem(co.Logistic(), co.L1Ball(1.0)), r"co\.Product\(co\.L1Ball\(1\), blocks='parties'\)"),
+        (co.Problem(co.LeastSquares(), penalty=co.NuclearNorm(1.0)), r"penalty=co\.Ridge"),
     ],
-    ids=["a constraint", "no penalty", "the nuclear norm"],
+    ids=["a set of all columns", "the nuclear norm"],
 )
-def test_a_problem_that_does_not_add_up_over_columns_is_refused(problem: co.Problem) -> None:
+def test_a_problem_that_does_not_add_up_over_columns_is_refused(problem: co.Problem, remedy: str) -> None:
     X, y = table(problem.loss, 20, 4)
-    with pytest.raises(co.InvalidInput, match=r"penalty=co\.Ridge"):
+    with pytest.raises(co.InvalidInput, match=remedy):
         co.fit(co.Federation.split(X, y, parties=2), problem, SharingADMM())
 
 

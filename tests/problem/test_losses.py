@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from colonnade.errors import InvalidInput
-from colonnade.problem import Absolute, Huber, LeastSquares, Logistic, Loss, Quantile, SquaredHinge
+from colonnade.problem import Absolute, Hinge, Huber, LeastSquares, Logistic, Loss, Quantile, SquaredHinge
 
 EPS = np.finfo(np.float64).eps
 SMOOTH = [LeastSquares(), Logistic(), SquaredHinge(), Huber(0.7)]
-KINKED = [Absolute(), Quantile(0.3)]
+KINKED = [Absolute(), Quantile(0.3), Hinge()]
 LOSSES = SMOOTH + KINKED
 DIGITS = 60
 
@@ -36,6 +36,8 @@ def defined(loss: Loss, s: mp.mpf, y: float) -> mp.mpf:
             return mp.log1p(mp.exp(-m))
         case SquaredHinge():
             return max(mp.mpf(0), 1 - m) ** 2 / 2
+        case Hinge():
+            return max(mp.mpf(0), 1 - m)
         case Huber(delta):
             return r**2 / 2 if abs(r) <= delta else delta * abs(r) - mp.mpf(delta) ** 2 / 2
         case Absolute():
@@ -140,7 +142,7 @@ def test_the_curvature_jumps_where_the_loss_changes_its_form():
 
 @pytest.mark.parametrize("loss", KINKED, ids=str)
 def test_a_loss_with_kinks_refuses_a_curvature_and_names_a_way_out(loss):
-    with pytest.raises(InvalidInput, match="Huber"):
+    with pytest.raises(InvalidInput, match="SquaredHinge" if loss.classifies else "Huber"):
         loss.curvature(np.zeros(3), np.ones(3))
     assert not loss.smooth
     assert math.inf == loss.smoothness
@@ -203,6 +205,8 @@ def cvxpy_value(loss: Loss, s: cp.Expression, y: np.ndarray) -> cp.Expression:
             return cp.sum(cp.logistic(-cp.multiply(y, s))) / len(y)
         case SquaredHinge():
             return cp.sum_squares(cp.pos(1 - cp.multiply(y, s))) / (2 * len(y))
+        case Hinge():
+            return cp.sum(cp.pos(1 - cp.multiply(y, s))) / len(y)
         case Huber(delta):
             return cp.sum(cp.huber(r, delta)) / (2 * len(y))
         case Absolute():
@@ -258,7 +262,7 @@ def test_value_plus_conjugate_is_never_below_the_product(loss, data):
 
 @pytest.mark.parametrize("loss", KINKED, ids=str)
 def test_every_dual_value_between_the_slopes_is_reached_at_the_kink(loss):
-    y = np.array([3.0, -2.0, 0.5])
+    y = np.array([1.0, 1.0, -1.0]) if loss.classifies else np.array([3.0, -2.0, 0.5])
     u = np.array([-0.29, 0.0, 0.69]) / 3
     assert float(u @ y) == pytest.approx(loss.conjugate(u, y), rel=1e-14)
 
@@ -269,6 +273,8 @@ def test_every_dual_value_between_the_slopes_is_reached_at_the_kink(loss):
         (Logistic(), 0.001),
         (Logistic(), -1.001),
         (SquaredHinge(), 0.001),
+        (Hinge(), 0.001),
+        (Hinge(), -1.001),
         (Huber(0.7), 0.701),
         (Huber(0.7), -0.701),
         (Absolute(), 1.001),
@@ -386,7 +392,7 @@ def test_logistic_survives_scores_that_would_overflow_an_exponential():
 
 def test_links_give_values_probabilities_or_classes():
     scores = np.array([-2.0, 0.0, 3.0])
-    assert SquaredHinge().link(scores).tolist() == [-1.0, 1.0, 1.0]
+    assert SquaredHinge().link(scores).tolist() == Hinge().link(scores).tolist() == [-1.0, 1.0, 1.0]
     assert [1 / (1 + math.exp(2)), 0.5, 1 / (1 + math.exp(-3))] == pytest.approx(Logistic().link(scores).tolist())
     for loss in (LeastSquares(), Huber(1.0), Absolute(), Quantile(0.9)):
         assert scores.tolist() == loss.link(scores).tolist()

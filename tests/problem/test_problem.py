@@ -148,11 +148,6 @@ def test_a_problem_adds_the_penalty_to_the_loss():
     assert Problem(LeastSquares(), penalty=Lasso(0.5)).objective(scores, x, y) == 2.75
 
 
-def test_a_problem_takes_a_constraint_or_a_penalty_but_not_both():
-    with pytest.raises(InvalidInput, match="keep one of them"):
-        Problem(Logistic(), constraint=L1Ball(1.0), penalty=Lasso(1.0))
-
-
 @pytest.mark.parametrize(
     ("arguments", "advice"),
     [

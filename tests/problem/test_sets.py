@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import cvxpy as cp
 import numpy as np
@@ -11,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.errors import InvalidInput
-from colonnade.problem import GroupL1Ball, L1Ball, Set, Simplex
+from colonnade.problem import Box, GroupL1Ball, L1Ball, L2Ball, Set, Simplex
 
 GROUPS = ((0, 3), (1,), (5, 2, 4))
-SETS = [L1Ball(2.5), Simplex(), Simplex(4.0), GroupL1Ball(2.5, GROUPS)]
+SETS = [L1Ball(2.5), L2Ball(2.5), Box(-1.0, 2.5), Simplex(), Simplex(4.0), GroupL1Ball(2.5, GROUPS)]
 every_set = pytest.mark.parametrize("constraint", SETS, ids=lambda s: f"{type(s).__name__}-{s.radius:g}")
 points = st.lists(st.floats(-5, 5), min_size=6, max_size=6).map(np.array)
 generated = settings(deadline=None, max_examples=80)
@@ -22,13 +23,17 @@ generated = settings(deadline=None, max_examples=80)
 
 def dense(constraint: Set, where: int, what: float | np.ndarray) -> np.ndarray:
     """A vertex written out in full."""
+    if isinstance(constraint, L2Ball | Box):
+        return np.asarray(what)
     x = np.zeros(6)
     x[list(GROUPS[where]) if isinstance(constraint, GroupL1Ball) else where] = what
     return x
 
 
 def vertices(constraint: Set, gradient: np.ndarray) -> list[np.ndarray]:
-    """All vertices; of each sphere of a group ball, the axes, a fan of directions and the steepest one."""
+    """All vertices; of each sphere, the axes, a fan of directions and the steepest one."""
+    if isinstance(constraint, Box):
+        return [np.array(corner) for corner in product((constraint.low, constraint.high), repeat=6)]
     axes = list(constraint.radius * np.eye(6))
     if isinstance(constraint, Simplex):
         return axes
@@ -36,7 +41,7 @@ def vertices(constraint: Set, gradient: np.ndarray) -> list[np.ndarray]:
         return axes + [-x for x in axes]
     rng = np.random.default_rng(0)
     found = axes + [-x for x in axes]
-    for group in GROUPS:
+    for group in (range(6),) if isinstance(constraint, L2Ball) else GROUPS:
         for block in [*rng.normal(size=(50, len(group))), -gradient[list(group)]]:
             length = np.linalg.norm(block)
             if length > 1e-100:
@@ -110,6 +115,10 @@ def test_no_solver_finds_a_nearer_point(constraint):
         match constraint:
             case L1Ball(radius):
                 inside = [cp.norm1(x) <= radius]
+            case L2Ball(radius):
+                inside = [cp.norm2(x) <= radius]
+            case Box(low, high):
+                inside = [x >= low, x <= high]
             case Simplex(radius):
                 inside = [x >= 0, cp.sum(x) == radius]
             case GroupL1Ball(radius, groups):

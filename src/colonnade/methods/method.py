@@ -237,6 +237,7 @@ class MethodBase(ABC):
     PROTECTS_COLUMNS: ClassVar[bool] = False  # whether its price also holds for the unit COLUMN
     KEEPS_MONOTONE: ClassVar[bool] = False  # whether curves are monotone where schemas say so
     ADJUSTS: ClassVar[bool] = False  # whether rows may have an offset and a weight
+    BOUNDS_AND_PENALISES: ClassVar[bool] = False  # whether a problem may have a constraint and a penalty at once
 
     # Two settings that many methods have, as fields with a default.
     rounds: int | None = None  # steps at most; None: no steps, or their number follows from the budget
@@ -266,7 +267,12 @@ class MethodBase(ABC):
             raise InvalidInput(f"{self.TITLE} knows the trust model {known}; got {job.privacy.trust!r}.")
 
     def check_rows(self, job: Job) -> None:
-        """InvalidInput where labels are counts, or rows have offsets or weights, and the method takes none."""
+        """InvalidInput where a set comes with a penalty, labels are counts, or rows have offsets, and it takes none."""
+        problem: Any = job.problem
+        both = getattr(problem, "constraint", None) is not None and getattr(problem, "penalty", None) is not None
+        if both and not self.BOUNDS_AND_PENALISES:
+            remedy = "keep one of them, or use co.SharingADMM() or co.GraphADMM() without privacy"
+            raise InvalidInput(f"{self.TITLE} takes a constraint or a penalty, and both were given: {remedy}.")
         private, exact = self.DERIVATION is not None, "co.SharingADMM(), co.GraphADMM() or co.DistributedFrankWolfe()"
         if private and isinstance(getattr(job.problem, "loss", None), Poisson):
             raise InvalidInput(

@@ -9,17 +9,18 @@ from __future__ import annotations
 from colonnade.problem.boosting import AdaBoost
 from colonnade.problem.counts import Poisson
 from colonnade.problem.kernel import RBF, KernelSVM
-from colonnade.problem.losses import Absolute, Huber, LeastSquares, Logistic, Loss, Quantile, SquaredHinge
+from colonnade.problem.losses import Absolute, Hinge, Huber, LeastSquares, Logistic, Loss, Quantile, SquaredHinge
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge
 from colonnade.problem.problem import Problem, PublicLabels, certificate
 from colonnade.problem.sampling import Elementary, Independent, Nice, PerParty, Sampling, Serial
-from colonnade.problem.sets import GroupL1Ball, L1Ball, Product, Set, Simplex
+from colonnade.problem.sets import Box, GroupL1Ball, L1Ball, L2Ball, NonNegative, Product, Set, Simplex
 from colonnade.problem.topology import Changing, Topology
 from colonnade.problem.weighted import ClassWeighted
 
 __all__ = [
-    "RBF", "Absolute", "AdaBoost", "Changing", "ClassWeighted", "ElasticNet", "Elementary", "GroupL1Ball", "GroupLasso",
-    "Huber", "Independent", "KernelSVM", "L1Ball", "Lasso", "LeastSquares", "Logistic", "Loss", "Nice", "NuclearNorm",
-    "Penalty", "PerParty", "Poisson", "Problem", "Product", "PublicLabels", "Quantile", "Ridge", "Sampling", "Serial",
-    "Set", "Simplex", "SquaredHinge", "Topology", "certificate",
+    "RBF", "Absolute", "AdaBoost", "Box", "Changing", "ClassWeighted", "ElasticNet", "Elementary", "GroupL1Ball",
+    "GroupLasso", "Hinge", "Huber", "Independent", "KernelSVM", "L1Ball", "L2Ball", "Lasso", "LeastSquares", "Logistic",
+    "Loss", "Nice", "NonNegative", "NuclearNorm", "Penalty", "PerParty", "Poisson", "Problem", "Product",
+    "PublicLabels", "Quantile", "Ridge", "Sampling", "Serial", "Set", "Simplex", "SquaredHinge", "Topology",
+    "certificate",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ Loss           φ                              smooth   labels
 LeastSquares   ½ r²                           yes      real
 Logistic       log(1 + exp(−m))               yes      −1, +1
 SquaredHinge   ½ max(0, 1 − m)²               yes      −1, +1
+Hinge          max(0, 1 − m)                  no       −1, +1
 Huber(delta)   ½ r², linear beyond delta      yes      real
 Absolute       |r|                            no       real
 Quantile(q)    q·(−r) below, (1−q)·r above    no       real
@@ -126,6 +127,11 @@ def _unchanged(loss: Loss, scores: Floats) -> Floats:  # noqa: ARG001  # a metho
     return scores
 
 
+def _sign(loss: Loss, scores: Floats) -> Floats:  # noqa: ARG001  # a method of every loss of margins
+    return np.where(scores >= 0.0, 1.0, -1.0)
+
+
+Pulls = tuple[Floats, Floats]  # of each row: how steeply the loss falls below its label, and rises above it
 Rows = Callable[[Any, Floats, Floats], Floats]  # (loss, scores, y) → one number a row
 DualRows = Callable[[Any, Floats, Floats], Floats | None]  # (loss, w, y) → φ* of every row; None outside its domain
 
@@ -286,8 +292,7 @@ class SquaredHinge:
         p = _within(-w * y, 0.0, math.inf)
         return None if p is None else 0.5 * np.square(p) - p
 
-    def link(self, scores: Floats) -> Floats:
-        return np.where(scores >= 0.0, 1.0, -1.0)
+    link = _sign
 
 
 @dataclass(frozen=True)
@@ -336,54 +341,72 @@ class Huber:
 class _Kinked:
     """1/n Σ below·(y − s) where the score is below the label, above·(s − y) where it is above.
 
-    A base class, because the two losses differ in `_pull` = (below, above) alone.
+    A base class, because the three losses differ in `_pulls` = (below, above) of each row alone.
     """
 
-    _pull: tuple[float, float]
     smooth: ClassVar[bool] = False
     smoothness: ClassVar[float] = math.inf
     classifies: ClassVar[bool] = False
     check = staticmethod(real_labels)
     link = _unchanged
 
+    def _pulls(self, y: Floats) -> Pulls:
+        raise NotImplementedError
+
     @mean_of
     def value(self, scores: Floats, y: Floats) -> Floats:
-        below, above = self._pull
+        below, above = self._pulls(y)
         missing = y - scores
         return np.maximum(below * missing, -above * missing)
 
     @each_of
     def slope(self, scores: Floats, y: Floats) -> Floats:
-        below, above = self._pull
+        below, above = self._pulls(y)
         return np.where(scores > y, above, np.where(scores < y, -below, 0.0))
 
     def curvature(self, scores: Floats, y: Floats) -> Floats:  # noqa: ARG002
-        raise InvalidInput(f"{type(self).__name__} has kinks and no curvature: use prox, or the smooth Huber(delta).")
+        smooth = "SquaredHinge()" if self.classifies else "Huber(delta)"
+        raise InvalidInput(f"{type(self).__name__} has kinks and no curvature: use prox, or the smooth {smooth}.")
 
     def prox(self, v: Floats, y: Floats, step: float | Floats) -> Floats:
-        h, (below, above) = row_step(v, y, step), self._pull
+        h, (below, above) = row_step(v, y, step), self._pulls(y)
         return np.clip(y, v - h * above, v + h * below)
 
     @conjugate_of
     def conjugate(self, w: Floats, y: Floats) -> Floats | None:
-        below, above = self._pull
+        below, above = self._pulls(y)
         inside = _within(w, -below, above)
         return None if inside is None else inside * y
 
     def minimise_along(
         self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
     ) -> float:
-        return _kink_minimum(scores, direction, y, self._pull, low, high)
+        return _kink_minimum(scores, direction, y, self._pulls(y), low, high)
 
     def best_intercept(self, scores: Floats, y: Floats) -> float:
-        return _kink_minimum(scores, np.ones_like(scores), y, self._pull, -math.inf, math.inf)
+        if self.classifies:
+            check_both_classes(y)
+        return _kink_minimum(scores, np.ones_like(scores), y, self._pulls(y), -math.inf, math.inf)
 
 
 @dataclass(frozen=True)
 class Absolute(_Kinked):
     """1/n Σ |r|: fits the median."""
 
-    _pull = (1.0, 1.0)
+    def _pulls(self, y: Floats) -> Pulls:
+        return np.ones_like(y), np.ones_like(y)
+
+
+@dataclass(frozen=True)
+class Hinge(_Kinked):
+    """1/n Σ max(0, 1 − m): a row of class +1 pulls while it scores below 1, one of class −1 while above −1."""
+
+    classifies: ClassVar[bool] = True
+    check = staticmethod(class_labels)
+    link = _sign
+
+    def _pulls(self, y: Floats) -> Pulls:
+        return np.where(y > 0.0, 1.0, 0.0), np.where(y < 0.0, 1.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -398,9 +421,8 @@ class Quantile(_Kinked):
             raise InvalidInput(f"q must be below 1, got {q}. It is the quantile to fit: 0.5 is the median.", "q")
         object.__setattr__(self, "q", q)
 
-    @property
-    def _pull(self) -> tuple[float, float]:  # type: ignore[override]  # read only here as there
-        return self.q, 1.0 - self.q
+    def _pulls(self, y: Floats) -> Pulls:
+        return np.full_like(y, self.q), np.full_like(y, 1.0 - self.q)
 
 
 def row_step(v: Floats, y: Floats, step: float | Floats) -> Any:
@@ -416,10 +438,10 @@ def row_step(v: Floats, y: Floats, step: float | Floats) -> Any:
     return step / n
 
 
-def _within(w: Floats, low: float, high: float) -> Floats | None:
+def _within(w: Floats, low: float | Floats, high: float | Floats) -> Floats | None:
     """w on [low, high] when it lies there up to rounding, else None."""
-    room = EDGE * (high - low) if math.isfinite(high) else 0.0
-    if np.min(w) < low - room or np.max(w) > high + room or np.any(np.isnan(w)):
+    room = EDGE * (high - low) if np.all(np.isfinite(high)) else 0.0
+    if np.any(w < low - room) or np.any(w > high + room) or np.any(np.isnan(w)):
         return None
     return np.clip(w, low, high)
 
@@ -453,10 +475,8 @@ def _line(loss: Loss, scores: Floats, direction: Floats, y: Floats) -> Along:
     return along
 
 
-def _kink_minimum(
-    scores: Floats, direction: Floats, y: Floats, pull: tuple[float, float], low: float, high: float
-) -> float:
-    """Minimises the piecewise linear t → Σ φ(scores + t·direction), with slope −pull[0] below y and pull[1] above.
+def _kink_minimum(scores: Floats, direction: Floats, y: Floats, pulls: Pulls, low: float, high: float) -> float:
+    """Minimises the piecewise linear t → Σ φ(scores + t·direction), with slope −pulls[0] below y and pulls[1] above.
 
     The minimum is at a kink tᵢ = (yᵢ − sᵢ)/dᵢ: walk the sorted kinks until the slope stops being negative.
     """
@@ -467,12 +487,14 @@ def _kink_minimum(
     d = direction[moves]
     if d.size == 0:
         return float(low)
-    below, above = pull
+    below, above = (pull[moves] for pull in pulls)
     with np.errstate(over="ignore"):  # a row that hardly moves has its kink at infinity, which sorts rightly
         kinks = (y[moves] - scores[moves]) / d
     order = np.argsort(kinks, kind="stable")
     slope_at_start = float(np.sum(np.where(d > 0.0, -below * d, above * d)))
-    slope_after = slope_at_start + np.cumsum(np.abs(d[order]) * (below + above))
+    if slope_at_start >= 0.0 and math.isfinite(low):  # no row pulls upwards
+        return float(low)
+    slope_after = slope_at_start + np.cumsum((np.abs(d) * (below + above))[order])
     # Rounding may leave the last sum a hair below zero; the last kink is then the minimum.
     first = min(int(np.searchsorted(slope_after, 0.0)), d.size - 1)
     return float(min(max(float(kinks[order[first]]), low), high))

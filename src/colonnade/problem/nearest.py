@@ -4,9 +4,12 @@ Solves   x(t, rho) = argmin_x  penalty(x) + rho/2 ‖A x − t‖², again and a
          another rho.
 Ridge    one Cholesky factorisation for each rho, of the smaller of AᵀA and AAᵀ (Woodbury).
 Ball     ridge within ‖x‖ ≤ radius, by one eigendecomposition for every rho: the multiplier of the ball joins the ridge.
+Set      proximal gradients with momentum, restarted when they turn back, from the last answer on; the prox of a term
+         over a set ends in the set, so that an answer always lies there.
+Free     no penalty: the shortest of the nearest, by one eigendecomposition.
 Others   block coordinate descent from the last answer; exact up to `PRECISION` of the target's length.
 Matrix   for several responses X and T have a column each. Ridge, Lasso, ElasticNet: problems of their own. NuclearNorm:
-         proximal gradients with momentum, restarted when they turn back, from the last answer on.
+         proximal gradients.
 """
 
 from __future__ import annotations
@@ -22,10 +25,13 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.descent import block_descent
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge
+from colonnade.problem.sets import L2Ball
+from colonnade.problem.within import Free, Within
 
 PRECISION = 1e-9
 SWEEPS = 500
 STEPS = 2000  # of proximal gradients
+RANK = np.finfo(np.float64).eps  # times the size: eigenvalues below that share of the largest are 0
 SHORTEST_STEP = 1e-12  # of the size of the answer: a step below it ends the search
 
 
@@ -47,6 +53,12 @@ def nearest(matrix: Any, penalty: Penalty) -> Nearest:
         case GroupLasso(a):
             groups = penalty.named
             return NearestSparse(matrix, groups, a * np.sqrt([len(group) for group in groups]), 0.0)
+        case Free(signed=True):
+            return NearestFree(matrix)
+        case Within(L2Ball(radius), Ridge(a)):
+            return NearestInBall(matrix, a, radius)
+        case Within() | Free():
+            return NearestByGradients(matrix, penalty, (matrix.shape[1],))
         case _:
             raise InvalidInput(f"no x-update for {type(penalty).__name__}: use Ridge, Lasso, ElasticNet or GroupLasso.")
 
@@ -106,6 +118,22 @@ class NearestInBall:
         return x if size <= self._radius else x * (self._radius / size)  # the last bits of the root
 
 
+class NearestFree:
+    """penalty = 0: of the nearest, the shortest."""
+
+    def __init__(self, matrix: Any) -> None:
+        self._matrix = matrix
+        values, vectors = linalg.eigh(smaller_gram(matrix))
+        kept = values > values[-1] * RANK * len(values) if values[-1] > 0.0 else np.zeros(len(values), bool)
+        self._half = vectors[:, kept] / np.sqrt(values[kept])
+
+    def __call__(self, target: Floats, rho: float) -> Floats:  # noqa: ARG002
+        A = self._matrix
+        if A.shape[1] <= A.shape[0]:
+            return np.asarray(self._half @ (self._half.T @ (A.T @ target)), dtype=np.float64)
+        return np.asarray(A.T @ (self._half @ (self._half.T @ target)), dtype=np.float64)
+
+
 class NearestSparse:
     """penalty = Σ_g limit_g ‖x_g‖₂ + l2/2 ‖x‖²."""
 
@@ -133,7 +161,7 @@ def nearest_matrix(matrix: Any, penalty: Penalty, responses: int) -> Nearest:
         case Ridge() | Lasso() | ElasticNet():
             return NearestResponses(matrix, penalty, responses)
         case NuclearNorm():
-            return NearestNuclear(matrix, penalty, responses)
+            return NearestByGradients(matrix, penalty, (matrix.shape[1], responses))
         case _:
             raise InvalidInput(f"no {type(penalty).__name__} of a matrix: use Ridge, Lasso, ElasticNet or NuclearNorm.")
 
@@ -148,13 +176,13 @@ class NearestResponses:
         return np.column_stack([solve(target[:, k].copy(), rho) for k, solve in enumerate(self._solvers)])
 
 
-class NearestNuclear:
-    """penalty = a Σ_b ‖X_b‖_*."""
+class NearestByGradients:
+    """Any penalty, by its prox."""
 
-    def __init__(self, matrix: Any, penalty: NuclearNorm, responses: int) -> None:
+    def __init__(self, matrix: Any, penalty: Penalty, shape: tuple[int, ...]) -> None:
         self._matrix, self._penalty, self._gram = matrix, penalty, _dense(matrix.T @ matrix)
         self._bound = float(np.linalg.eigvalsh(self._gram)[-1]) * (1.0 + 1e-12)
-        self._x = np.zeros((matrix.shape[1], responses))
+        self._x = penalty.prox(np.zeros(shape), 1.0)
 
     def __call__(self, target: Floats, rho: float) -> Floats:
         if self._bound <= 0.0:  # columns of zeros

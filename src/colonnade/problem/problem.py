@@ -1,6 +1,6 @@
-"""What is solved: a loss with a constraint set or a penalty; the certificate of a penalised answer; public labels.
+"""What is solved: a loss with a set, a penalty or both; the certificate of a penalised answer; public labels.
 
-Solves   min_x,b  loss(Ax + b, y)  subject to x in the set,  or  + penalty(x);  b = 0 unless intercept.
+Solves   min_x,b  loss(Ax + b, y)  + penalty(x)  subject to x in the set;  b = 0 unless intercept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from colonnade.problem.sets import Set
 
 @dataclass(frozen=True)
 class Problem:
-    """A loss with at most one of a constraint set and a penalty; the intercept is free of both."""
+    """A loss, with a constraint set and a penalty where given; the intercept is free of both.
+
+    Both at once, or neither, is for co.SharingADMM and co.GraphADMM: the other methods take one of them.
+    """
 
     loss: Loss
     constraint: Set | None = None
@@ -33,10 +36,6 @@ class Problem:
             _is_value("constraint", self.constraint, Set, "constraint=L1Ball(10.0)")
         if self.penalty is not None:
             _is_value("penalty", self.penalty, Penalty, "penalty=Lasso(0.1)")
-        if self.constraint is not None and self.penalty is not None:
-            raise InvalidInput(
-                "both a constraint and a penalty were given: each bounds the coefficients, so keep one of them."
-            )
 
     def objective(self, scores: Floats, coefficients: Floats, y: Floats) -> float:
         """The loss at these scores (intercept included) plus the penalty; that x lies in the set is not checked."""

@@ -42,19 +42,29 @@ class Minimum:
     gap: float
 
 
+Term = Ridge | Lasso | ElasticNet | GroupLasso | L1Ball | Simplex | GroupL1Ball | None  # what is solved here
+
+
+def check_term(term: Penalty | Set | None) -> Term:
+    """The term, or InvalidInput where a quadratic with it is not solved here."""
+    if isinstance(term, Term):
+        return term
+    known = "Ridge, Lasso, ElasticNet or GroupLasso, or over an L1Ball, a Simplex or a GroupL1Ball"
+    raise InvalidInput(f"{type(term).__name__} is not solved from a Gram matrix: fit with {known}.")
+
+
 def minimise(
     G: Floats, b: Floats, term: Penalty | Set | None = None, *, start: Floats | None = None, tolerance: float = 1e-10
 ) -> Minimum:
     """argmin ½x'Gx − b'x + penalty, or over the set; stops at a gap of tolerance times the size of the objective."""
     G, b = _check_inputs(G, b)
-    match term:
-        case None | Ridge():
-            return _closed_form(G, b, term)
-        case Lasso() | ElasticNet():
-            return _descent(G, b, term, start, tolerance)
-        case GroupLasso() | L1Ball() | Simplex() | GroupL1Ball():
-            return _proximal(G, b, term, start, tolerance)
-    raise InvalidInput(f"{type(term).__name__} is not solved from a Gram matrix: use another penalty or a ball.")
+    match check_term(term):
+        case None | Ridge() as closed:
+            return _closed_form(G, b, closed)
+        case Lasso() | ElasticNet() as separable:
+            return _descent(G, b, separable, start, tolerance)
+        case other:
+            return _proximal(G, b, other, start, tolerance)
 
 
 def path(G: Floats, b: Floats, terms: Sequence[Penalty | Set], *, tolerance: float = 1e-10) -> list[Minimum]:

@@ -2,6 +2,9 @@
 
 Set                            points                              vertices
 L1Ball(radius)                 ‖x‖₁ ≤ radius                       ±radius·e_j
+L2Ball(radius)                 ‖x‖₂ ≤ radius                       its surface
+Box(low, high)                 low ≤ x_j ≤ high                    its corners
+NonNegative()                  x ≥ 0                               none: it has no end
 Simplex(radius)                x ≥ 0, Σ x = radius                 radius·e_j
 GroupL1Ball(radius, groups)    Σ_g ‖x_g‖₂ ≤ radius                 a block of norm radius in one group
 Product(set, blocks)           each block of x in its own set      one of each block's, side by side
@@ -10,7 +13,7 @@ Certificate: for convex f over such a set, f(x) − min f ≤ gap(x, ∇f(x)) = 
 Product: vertices, certificate and projection are those of the blocks, side by side. It is not an ℓ1 ball: ‖x‖₁ may
 reach the sum of the radii.
 
-    constraint = co.Product(co.L1Ball(1.0), blocks="columns")      |x_j| ≤ 1 for every column: a box
+    constraint = co.Product(co.L1Ball(1.0), blocks="columns")      |x_j| ≤ 1 for every column: Box(-1, 1) by its corners
     constraint = co.Product(co.L1Ball(3.0), blocks="parties")      ‖x_k‖₁ ≤ 3 at every party
     constraint = co.Product(co.Simplex(), blocks=((0, 1), (2, 3)))     columns by their place in the joint table
 """
@@ -21,7 +24,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -95,6 +98,100 @@ class L1Ball:
 
     def project(self, x: Floats) -> Floats:
         return project_l1(x, self.radius)
+
+    def start(self, d: int) -> Floats:
+        return np.zeros(d)
+
+
+@dataclass(frozen=True)
+class L2Ball:
+    """‖x‖₂ ≤ radius."""
+
+    radius: float
+    gap = gap_of
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", positive("radius", self.radius, RADIUS))
+
+    def contains(self, x: Floats, tolerance: float = 1e-9) -> bool:
+        return bool(np.linalg.norm(x) <= self.radius * (1.0 + tolerance))
+
+    def vertex(self, gradient: Floats) -> tuple[int, Floats]:
+        """(0, the whole point); of a zero gradient, one on the first axis."""
+        size = _finite(np.max(np.abs(gradient)))
+        scaled = gradient / size if size > 0.0 else np.eye(1, gradient.size)[0]
+        return 0, -self.radius * (scaled / np.linalg.norm(scaled))
+
+    def support(self, gradient: Floats) -> float:
+        return -self.radius * _finite(float(np.linalg.norm(gradient)))
+
+    def project(self, x: Floats) -> Floats:
+        size = float(np.linalg.norm(x))
+        return x if size <= self.radius else x * (self.radius / size)
+
+    def start(self, d: int) -> Floats:
+        return np.zeros(d)
+
+
+@dataclass(frozen=True)
+class Box:
+    """low ≤ x_j ≤ high for every column."""
+
+    low: float
+    high: float
+    gap = gap_of
+
+    def __post_init__(self) -> None:
+        low, high = float(self.low), float(self.high)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            advice = "give two finite numbers, the smaller one first; for x ≥ 0 alone, use NonNegative()"
+            raise InvalidInput(f"Box({self.low!r}, {self.high!r}) is no range: {advice}.")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    @property
+    def radius(self) -> float:
+        return max(abs(self.low), abs(self.high))
+
+    def contains(self, x: Floats, tolerance: float = 1e-9) -> bool:
+        room = self.radius * tolerance
+        return bool(np.all(x >= self.low - room) and np.all(x <= self.high + room))
+
+    def vertex(self, gradient: Floats) -> tuple[int, Floats]:
+        """(0, the whole corner); ties go to the upper end."""
+        self.support(gradient)  # which looks for NaN
+        return 0, np.where(gradient > 0.0, self.low, self.high)
+
+    def support(self, gradient: Floats) -> float:
+        return _finite(float(np.sum(np.minimum(self.low * gradient, self.high * gradient))))
+
+    def project(self, x: Floats) -> Floats:
+        return np.clip(x, self.low, self.high)
+
+    def start(self, d: int) -> Floats:
+        return np.full(d, min(max(0.0, self.low), self.high))
+
+
+@dataclass(frozen=True)
+class NonNegative:
+    """x ≥ 0: a cone, without vertices to go to."""
+
+    radius: ClassVar[float] = math.inf
+    gap = gap_of
+
+    def contains(self, x: Floats, tolerance: float = 1e-9) -> bool:
+        return bool(np.min(x, initial=0.0) >= -tolerance)
+
+    def vertex(self, gradient: Floats) -> tuple[int, Floats]:
+        raise InvalidInput(
+            f"{gradient.size} coefficients that are only at least 0 have no end: use a Simplex or a Box."
+        )
+
+    def support(self, gradient: Floats) -> float:
+        return 0.0 if float(np.min(gradient, initial=0.0)) >= 0.0 else -math.inf
+
+    def project(self, x: Floats) -> Floats:
+        return np.maximum(x, 0.0)
 
     def start(self, d: int) -> Floats:
         return np.zeros(d)
@@ -180,13 +277,16 @@ class GroupL1Ball:
 class Product:
     """The same set for every block: "columns", "parties", or groups of columns that together name all of them."""
 
-    each: L1Ball | Simplex
+    each: L1Ball | L2Ball | Simplex
     blocks: str | Groups = COLUMNS
     gap = gap_of
 
     def __post_init__(self) -> None:
-        if not isinstance(self.each, L1Ball | Simplex):
-            raise InvalidInput(f"Product({self.each!r}): the set of a block is L1Ball(radius) or Simplex(radius).")
+        if not isinstance(self.each, L1Ball | L2Ball | Simplex):
+            raise InvalidInput(
+                f"Product({self.each!r}): the set of a block is L1Ball(radius), L2Ball(radius) or Simplex(radius); Box "
+                "and NonNegative hold for each column, and need no Product."
+            )
         if isinstance(self.blocks, str):
             if self.blocks not in (COLUMNS, PARTIES):
                 raise InvalidInput(f"blocks={self.blocks!r}: give 'columns', 'parties' or groups like ((0, 1), (2,)).")
@@ -234,7 +334,7 @@ class Product:
         point = np.zeros(gradient.size)
         for group in self._groups(gradient.size):
             column, weight = self.each.vertex(gradient[list(group)])
-            point[group[column]] = weight
+            point[list(group) if isinstance(weight, np.ndarray) else group[column]] = weight
         return 0, point
 
     def support(self, gradient: Floats) -> float:

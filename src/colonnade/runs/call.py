@@ -27,7 +27,7 @@ from colonnade.privacy.block import Block, FeatureColumn
 from colonnade.privacy.events import MASKED, Audience, Plan, row_rho, shown, unprotected
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import Privacy, Trust, check_delta, with_trust
-from colonnade.problem import AdaBoost, ElasticNet, GroupLasso, KernelSVM, Lasso, Problem, Ridge
+from colonnade.problem import AdaBoost, GroupL1Ball, KernelSVM, L1Ball, Problem, Simplex
 from colonnade.runtime.run_store import RunStore, Store
 
 
@@ -96,8 +96,8 @@ def ordered_call(call: CheckedCall, store: Store, *, kept: bool = True) -> Check
 
 def default_method(privacy: Privacy | None, problem: object) -> Method | GraphMethod:
     if privacy is None:
-        added = isinstance(problem, Problem) and isinstance(problem.penalty, Ridge | Lasso | ElasticNet | GroupLasso)
-        return SharingADMM() if added else DistributedFrankWolfe()
+        whole = not isinstance(problem, Problem) or isinstance(problem.constraint, L1Ball | Simplex | GroupL1Ball)
+        return DistributedFrankWolfe() if whole else SharingADMM()
     return PrivateGram(cross="none" if privacy.trust == Trust.NOBODY else "secure")
 
 

@@ -1,7 +1,8 @@
 """Sharing ADMM over columns held by different parties, in the form that converges.
 
-Solves   min loss(Σ A_m x_m + b, y) + Σ penalty(x_m),   A = [A₁ … A_M], party m holds A_m; every loss; ridge, lasso,
-         elastic net, and group lasso whose groups each live at one party.
+Solves   min loss(Σ A_m x_m + b, y) + Σ penalty(x_m),   x_m in X_m,   A = [A₁ … A_M], party m holds A_m; every loss; no
+         penalty, ridge, lasso, elastic net, group lasso whose groups each live at one party; X_m everything, a ball, a
+         simplex, a box, x ≥ 0 (local_terms.py).
 Source   Boyd, Parikh, Chu, Peleato, Eckstein, "Distributed optimization and statistical learning via ADMM", 2011, 7.3
          (sharing). Two blocks, all parties' x and one z, so it converges for every rho. (Hu et al., NeurIPS 2020,
          algorithm 1, moves all parties at once against the full coupling, and need not.) As a map T of w = z + u, w_m ↦
@@ -36,6 +37,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats
+from colonnade.methods.admm.local_terms import local_term
 from colonnade.methods.graph.anchored import FAINT, MOST_CHANGES, Epochs, halfway
 from colonnade.methods.graph.consensus import ratio
 from colonnade.methods.graph.dual import Given, Start, repr_of
@@ -57,9 +59,10 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
-from colonnade.problem import ElasticNet, GroupLasso, Lasso, Penalty, Problem, Ridge
+from colonnade.problem import ElasticNet, GroupLasso, Lasso, Problem, Ridge
 from colonnade.problem.checks import positive
 from colonnade.problem.nearest import nearest
+from colonnade.problem.within import dual_figures
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, message, receive, tell
 
@@ -186,7 +189,7 @@ def party(job: Job, block: Block, gate: Gate, settings: SharingADMM) -> Program[
     x, w, anchor, rho_old = np.zeros(block.columns), np.zeros(block.rows), np.zeros(block.rows), math.nan
     start = Start.of(settings.start)
     if block.columns:
-        penalty = local_penalty(job.problem, block.positions)
+        penalty = local_term(job, block.positions)
         closest = nearest(block.matrix, penalty)
     request = yield from receive(COORDINATOR, Request)
     while not isinstance(request, Finish):
@@ -209,8 +212,7 @@ def party(job: Job, block: Block, gate: Gate, settings: SharingADMM) -> Program[
                     prediction = block.scores(x)
                     w = back * anchor + (1.0 - back) * (w + 2.0 * (prediction - z))
                 pull = -block.correlations(v)
-                shrink = penalty.shrink(pull)
-                figures = penalty.value(x), shrink, penalty.conjugate(shrink * pull)
+                figures = dual_figures(penalty, block.matrix, x, pull)
                 answer = SharingPart(*gate.exact(prediction, *figures))  # infinite price
         request = yield from ask_one(COORDINATOR, answer, Request)
     yield from last({COORDINATOR: Done()})
@@ -235,6 +237,7 @@ class SharingADMM(Method):
     TITLE: ClassVar[str] = "sharing ADMM"
     REPLIES: ClassVar[Replies] = REPLIES
     ADJUSTS: ClassVar[bool] = True
+    BOUNDS_AND_PENALISES: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -245,11 +248,11 @@ class SharingADMM(Method):
     __repr__ = repr_of
 
     def check(self, job: Job) -> None:
-        if not isinstance(job.problem.penalty, Ridge | Lasso | ElasticNet | GroupLasso):
+        if not isinstance(job.problem.penalty, Ridge | Lasso | ElasticNet | GroupLasso | None):
             known = "co.Ridge(a)), co.Lasso, co.ElasticNet or co.GroupLasso"
-            raise InvalidInput(f"{self.TITLE} minimises a loss plus a penalty: give Problem(loss, penalty={known}.")
+            raise InvalidInput(f"{self.TITLE} takes no {job.problem.penalty!r}: give Problem(loss, penalty={known}.")
         for name in job.roster.with_columns:
-            local_penalty(job.problem, np.array(job.roster.positions[name]))
+            local_term(job, np.array(job.roster.positions[name]))
         if (start := Start.of(self.start)) is not None:
             start.check(job)
 
@@ -266,24 +269,6 @@ class SharingADMM(Method):
 
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]:
         return party(job, block, gate, self)
-
-
-def local_penalty(problem: Problem, positions: Array) -> Penalty:
-    """The penalty of one party's columns, numbered as the party numbers them."""
-    penalty = problem.penalty
-    assert penalty is not None
-    if not isinstance(penalty, GroupLasso):
-        return penalty
-    places = {int(place): own for own, place in enumerate(positions)}
-    split = [group for group in penalty.named if 0 < sum(column in places for column in group) < len(group)]
-    if split:
-        wrong = f"{len(split)} of {len(penalty.named)} groups are split over parties, the first is {split[0]}"
-        raise InvalidInput(f"{wrong}: give each group's columns to one party, or cut the group along the parties.")
-    inside = tuple(tuple(places[column] for column in group) for group in penalty.named if group[0] in places)
-    if (named := sum(map(len, inside))) != len(places):
-        wrong = f"a party has {len(places)} columns and the groups name {named} of them"
-        raise InvalidInput(f"{wrong}: every column needs one group; a column on its own is one such as (7,).")
-    return GroupLasso(penalty.a, inside)
 
 
 def free_intercept(prox: Callable[[Floats], Floats], point: Floats, start: float) -> float:

@@ -41,7 +41,7 @@ from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
 from colonnade.problem.sampling import PerParty, Sampling, least_probability, universal_step
-from colonnade.problem.sets import L1Ball, Product
+from colonnade.problem.sets import L1Ball, L2Ball, Product
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, message, public_bytes, receive, tell
 
@@ -197,6 +197,7 @@ class _Mine:
     def __init__(self, product: Product, block: Block) -> None:
         place = {position: j for j, position in enumerate(block.positions.tolist())}
         assert not isinstance(product.blocks, str)
+        assert not isinstance(product.each, L2Ball)
         self.each, self.columns = product.each, dict[int, Indices]()
         for number, group in enumerate(product.blocks):
             if group[0] in place:
@@ -268,10 +269,11 @@ def _sum(changes: Mapping[str, Change], roster: Roster) -> Floats:
 
 
 def _product(job: Job) -> Product:
-    if not isinstance(job.problem.constraint, Product):
+    if not isinstance(job.problem.constraint, Product) or isinstance(job.problem.constraint.each, L2Ball):
         raise InvalidInput(
             "block Frank-Wolfe minimises over a product of sets: give Problem(loss, constraint=co.Product("
-            "co.L1Ball(radius), blocks='columns' | 'parties' | groups)), or use co.DistributedFrankWolfe for one ball."
+            "co.L1Ball(radius) or co.Simplex(radius), blocks='columns' | 'parties' | groups)), or use "
+            "co.DistributedFrankWolfe for one ball, co.SharingADMM for an L2Ball a party."
         )
     roster = job.roster
     return job.problem.constraint.over([roster.positions[party] for party in roster.with_columns])

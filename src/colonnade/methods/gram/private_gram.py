@@ -99,6 +99,7 @@ from colonnade.privacy.events import Audience, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Privacy, Trust
 from colonnade.problem import ElasticNet, GroupLasso, Lasso, LeastSquares, Logistic, Ridge, Topology
+from colonnade.problem.quadratic import check_term
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Post, Program, ask, ask_one, receive, tell
 
@@ -382,6 +383,7 @@ class PrivateGram(GramSettings, Method):
             raise InvalidInput(
                 f"{self.TITLE} solves LeastSquares() and, through it, Logistic(); got {job.problem.loss!r}."
             )
+        check_term(job.problem.penalty if job.problem.constraint is None else job.problem.constraint)
         if isinstance(job.problem.loss, LeastSquares) and job.privacy is not None and job.privacy.label_reach is None:
             raise InvalidInput(
                 "least squares under privacy needs Privacy(..., label_range=(low, high)): labels are clipped to it."

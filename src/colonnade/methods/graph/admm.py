@@ -1,6 +1,7 @@
 """Any convex loss with any penalty, over split columns on any connected graph, without a coordinator.
 
-Solves   min loss(Ax + b, y) + g(x),   A = [A₁ … A_p]; agent i holds Aᵢ, one y; g = Σ gᵢ; b = 0 unless intercept.
+Solves   min loss(Ax + b, y) + g(x),   A = [A₁ … A_p]; agent i holds Aᵢ, one y; g = Σ gᵢ, a penalty over a set, one of
+         both or neither (admm/local_terms.py); b = 0 unless intercept.
 Source   Gratton, thesis, chapters on non-smooth regularisers and on general losses, over their dual: with w = n·slope,
              min_w  n·loss*(w/n) + Σᵢ n·gᵢ*(−Aᵢᵀw/n)                           (Σ w = 0 with b)
          a sum over agents, who agree on w (anchored.py). By Moreau's identity no conjugate is ever formed:
@@ -28,7 +29,8 @@ import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
-from colonnade.methods.admm.sharing import balanced, free_intercept, local_penalty, slope_at
+from colonnade.methods.admm.local_terms import local_penalty, local_term
+from colonnade.methods.admm.sharing import balanced, free_intercept, slope_at
 from colonnade.methods.graph.anchored import AnchoredLinks, Restarts
 from colonnade.methods.graph.consensus import Accord, Network, read_shares, release_share, status_of
 from colonnade.methods.graph.dual import CERTIFICATE, DualGraphMethod, DualPoint, Start, certify, resume
@@ -38,6 +40,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
 from colonnade.problem import GroupLasso, NuclearNorm, Penalty, Problem
 from colonnade.problem.nearest import nearest, nearest_matrix
+from colonnade.problem.within import Free
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Program, ask, message
 
@@ -98,7 +101,7 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
         problem, labels = adjusted(job, block.own_labels())
         job, block = replace(job, problem=problem), replace(block, labels=labels)
     problem = job.problem
-    penalty = own_penalty(problem, block.positions)
+    penalty = own_term(job, block.positions)
     net = Network(settings.topology, job.roster, gate.node)
     inner = (INSIDE,) if holds_labels and block.columns else ()
     accord = Accord(net.hops, settings.tolerance, Restarts())
@@ -149,36 +152,35 @@ class GraphADMM(DualGraphMethod):
     REPLIES: ClassVar[Replies] = REPLIES
     SEVERAL_RESPONSES: ClassVar[bool] = True
     ADJUSTS: ClassVar[bool] = True
+    BOUNDS_AND_PENALISES: ClassVar[bool] = True
 
     def check(self, job: Job) -> None:
-        if job.problem.penalty is None:
-            known = "penalty=co.Lasso(a)), or another of Ridge, ElasticNet, GroupLasso, NuclearNorm"
-            raise InvalidInput(f"{self.TITLE} minimises a loss with a penalty: give Problem(loss, {known}.")
         penalty, responses = job.problem.penalty, job.roster.responses
         if isinstance(penalty, NuclearNorm) and not responses:
             raise InvalidInput("a nuclear norm needs several responses: give y of shape (rows, responses).")
         if isinstance(penalty, NuclearNorm) and penalty.blocks is None and len(job.roster.with_columns) > 1:
             advice = "give NuclearNorm(a, blocks=...) with the columns of each block at one party"
             raise InvalidInput(f"the nuclear norm of the whole matrix ties all parties' columns together: {advice}.")
-        if responses and (isinstance(penalty, GroupLasso) or job.problem.intercept):
-            known = "Ridge, Lasso, ElasticNet or NuclearNorm as the penalty"
+        alone = job.problem.constraint is None and not isinstance(penalty, GroupLasso | None)
+        if responses and (not alone or job.problem.intercept):
+            known = "Ridge, Lasso, ElasticNet or NuclearNorm as the penalty, no constraint"
             raise InvalidInput(f"with several responses, use {known}, and no intercept (centre columns and labels).")
         for places in job.roster.positions.values():
-            own_penalty(job.problem, np.asarray(places, np.int64))
+            own_term(job, np.asarray(places, np.int64))
         super().check(job)
 
     def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:  # noqa: ARG002
         return peer(job, block, gate, self)
 
 
-def own_penalty(problem: Problem, positions: Array) -> Penalty:
-    """The penalty of one party's columns; of a party without columns, whatever it is, it is 0."""
-    assert problem.penalty is not None
+def own_term(job: Job, positions: Array) -> Penalty:
+    """The term of one party's columns; of a party without columns, whatever it is, it is 0."""
+    problem, penalty = job.problem, job.problem.penalty
     if not positions.size:
-        return problem.penalty
-    if not isinstance(problem.penalty, NuclearNorm) or problem.penalty.blocks is None:
-        return local_penalty(problem, positions)
-    groups = GroupLasso(1.0, problem.penalty.blocks)  # cut along the parties as groups are
+        return Free() if penalty is None else penalty
+    if not isinstance(penalty, NuclearNorm) or penalty.blocks is None:
+        return local_term(job, positions)
+    groups = GroupLasso(1.0, penalty.blocks)  # cut along the parties as groups are
     own = local_penalty(Problem(problem.loss, penalty=groups), positions)
     assert isinstance(own, GroupLasso)
-    return NuclearNorm(problem.penalty.a, own.groups)
+    return NuclearNorm(penalty.a, own.groups)

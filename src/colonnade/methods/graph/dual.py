@@ -34,6 +34,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Privacy
 from colonnade.privacy.values import Released
 from colonnade.problem import LeastSquares, Logistic, NuclearNorm, Penalty
+from colonnade.problem.within import dual_figures
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Post, Program, ask, ask_one, expect, last, message, receive
 
@@ -227,8 +228,8 @@ def certify(
     pull = -np.asarray(block.matrix.T @ point.value)
     own = 0.0, 0.0, 1.0
     if block.columns:
-        shrink = penalty.shrink(pull)
-        own = penalty.value(x), penalty.conjugate(pull * shrink), shrink
+        value, shrink, conjugate = dual_figures(penalty, block.matrix, x, pull)
+        own = value, conjugate, shrink
     scores = np.asarray(block.matrix @ x) + sum((part.scores.value for part in below), np.zeros(point.value.shape))
     cost = own[0] + math.fsum(part.penalty.value for part in below)
     conjugate = own[1] + math.fsum(part.conjugate.value for part in below)
@@ -241,7 +242,8 @@ def certify(
     y = block.own_labels().astype(np.float64)
     intercept = loss.best_intercept(scores, y) if job.problem.intercept else 0.0
     objective = loss.value(scores + intercept, y) + cost
-    # A conjugate that is finite everywhere asks for no shrinking; the others are 0 wherever they are finite.
+    # A conjugate that is finite everywhere asks for no shrinking; the others are 0 wherever they are finite. Terms are
+    # of one kind at all parties.
     gap = objective + loss.conjugate(factor * point.value, y) + conjugate
     verdict = CertificateTotal(*gate.exact(objective, gap))
     yield from last(dict.fromkeys(children, verdict))

@@ -34,7 +34,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats
-from colonnade.methods.graph.admm import LabelsTerm, own_penalty
+from colonnade.methods.graph.admm import LabelsTerm, own_term
 from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, status_of
 from colonnade.methods.method import Answer, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
@@ -328,7 +328,7 @@ class GraphZerothOrder(GraphMethod):
         return value
 
     def column_function(self, job: Job, block: Block, agent: str) -> Function:
-        return self.functions[agent] if self.functions is not None else own_penalty(job.problem, block.positions).value
+        return self.functions[agent] if self.functions is not None else own_term(job, block.positions).value
 
     def check(self, job: Job) -> None:
         if job.problem.constraint is not None or job.problem.intercept:
