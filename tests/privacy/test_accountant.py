@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import mpmath
 import pytest
+from dp_accounting import ZCDpEvent
+from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spending import pld_epsilon
@@ -99,6 +102,14 @@ def test_the_privacy_loss_distribution_lies_between_the_exact_curve_and_the_figu
     crosscheck = pld_epsilon(sigma, 1.0, count, 1e-6)
     assert gaussian_delta(mpmath.sqrt(count) / sigma, crosscheck) <= 1e-6
     assert crosscheck <= epsilon(count / (2 * sigma**2), 1e-6)
+
+
+@pytest.mark.parametrize("chance", DELTAS)
+@pytest.mark.parametrize("rho", RHOS)
+def test_the_figures_are_those_of_dp_accounting_over_the_same_orders(rho, chance):
+    other = RdpAccountant(orders=ORDERS).compose(ZCDpEvent(rho))
+    assert epsilon(rho, chance) == pytest.approx(other.get_epsilon(chance), rel=1e-11, abs=1e-11)
+    assert delta(rho, 1.0) == pytest.approx(max(other.get_delta(1.0), sys.float_info.min), rel=1e-6)
 
 
 # ---------------------------------------------------------------- inverses

@@ -26,7 +26,7 @@ from colonnade.cli.terminal import EXTRAS, answers, busy, explained, table_of
 
 STYLES = {"ok": "green", "note": "yellow", "trouble": "bold red"}
 OK, NOTE, TROUBLE = "ok", "note", "trouble"
-NEEDED = ("numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography", "polars")
+NEEDED = ("numpy", "scipy", "numba", "scikit-learn", "cryptography", "polars")
 LEAST_SPACE = 2**30  # bytes: a private run over a million rows keeps about as much
 SLOW_SYNC = 0.05  # seconds; every step of a durable run waits for one
 EARLIEST = 1_767_225_600  # 2026-01-01: a clock before it was never set

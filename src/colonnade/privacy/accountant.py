@@ -1,9 +1,11 @@
 """What a total of zCDP means as (epsilon, delta), how much zCDP a budget buys, and what a party still affords.
 
 Claim    a run whose events sum to ρ is (epsilon(ρ, δ), δ)-differentially private; the figure is an upper bound.
-Source   RDP of ZCDpEvent(ρ), D_α ≤ αρ, in Google's dp-accounting, over the orders below; converted by
-         δ = exp((α-1)(αρ - ε)) (1 - 1/α)^α / (α - 1)   (Canonne, Kamath and Steinke 2020, proposition 12).
-Orders   any set of orders gives a valid bound; 50 a decade lose less than 0.1 % of epsilon.
+Source   ρ-zCDP is D_α ≤ αρ for every α > 1, converted over the orders below by
+         δ = exp((α-1)(αρ - ε)) (1 - 1/α)^α / (α - 1)   (Canonne, Kamath and Steinke 2020, proposition 12), and by
+         δ = √(1 - exp(-KL)) at ε = 0, KL ≤ D_α          (Bretagnolle and Huber 1978).
+Orders   any set of orders gives a valid bound; 50 a decade lose less than 0.1 % of epsilon. Tests compare every figure
+         with Google's dp-accounting over the same orders.
 Not      the privacy loss distribution is tight for continuous Gaussian noise, and does not bound what leaves a party,
          which is discrete: a cross-check in the tests, never the figure of a statement.
 Refusal  by past events and the plan, never by data: it tells nothing about a row.
@@ -15,17 +17,15 @@ import math
 import sys
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from colonnade.errors import BudgetExhausted, InvalidInput
 from colonnade.privacy.events import shown
 
-if TYPE_CHECKING:
-    from dp_accounting.rdp import RdpAccountant
-
 ORDERS = 1 + np.logspace(-3, 6, 451)
+LEAST = float(ORDERS[0])
+STABLE = ORDERS[ORDERS > 1.01]  # nearer to 1 the conversion loses digits, and bounds nothing better
 MARGIN = 1e-12  # far above the rounding of the conversion's few double-precision terms
 ROUNDING = 1e-12  # by so much, relatively, a sum of prices may miss the limit that it was computed from
 
@@ -37,7 +37,10 @@ def epsilon(rho: float, delta: float) -> float:
         return 0.0
     if rho == math.inf or delta == 0:
         return math.inf
-    bound = float(_compose(rho).get_epsilon(delta))
+    if delta**2 + math.expm1(-LEAST * rho) > 0:
+        return 0.0
+    with np.errstate(over="ignore"):  # at large orders, which are not the least then
+        bound = float(np.min(STABLE * rho + np.log1p(-1 / STABLE) - np.log(delta * STABLE) / (STABLE - 1)))
     return bound + MARGIN * (1 + bound) if bound > 0 else 0.0
 
 
@@ -50,11 +53,11 @@ def delta(rho: float, epsilon: float) -> float:
         return 1.0
     if epsilon == math.inf:
         return 0.0
-    # The bound is exp(t) with |t| below 750, or it is not a float any more: t's rounding is below 1e-9. For a small
-    # ρ dp-accounting also loses digits in 1 - exp(-ρ), and fails where it loses all: below 1e-12, 1e-12 is charged.
-    charged = max(rho, 1e-12)
-    bound = float(_compose(charged).get_delta(epsilon)) * (1 + 1e-9 + 1e-15 / charged)
-    return min(1.0, max(bound, sys.float_info.min))
+    # The bound is exp(t) with |t| below 750, or it is not a float any more: t's rounding is below 1e-9.
+    with np.errstate(over="ignore"):
+        lines = (STABLE - 1) * (STABLE * rho - epsilon + np.log1p(-1 / STABLE)) - np.log(STABLE)
+    even = 0.5 * math.log(-math.expm1(-LEAST * rho))
+    return min(1.0, max(math.exp(min(float(lines.min()), even)) * (1 + 1e-9), sys.float_info.min))
 
 
 @cache
@@ -65,10 +68,10 @@ def rho_for(epsilon: float, delta: float) -> float:
         return math.inf
     if delta == 0:
         return 0.0
-    orders = ORDERS[ORDERS > 1.01]  # the accountant converts no order nearer to 1
+    orders = STABLE
     bound = (epsilon - MARGIN) / (1 + MARGIN)
     line = (bound - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)) / orders
-    small = -math.log1p(-(delta**2)) / float(ORDERS[0])  # where Bretagnolle and Huber give epsilon 0
+    small = -math.log1p(-(delta**2)) / LEAST  # where Bretagnolle and Huber give epsilon 0
     rho = max(float(line.max()), small)
     cut = 1e-15
     while _epsilon(rho, delta) > epsilon:  # the last digits: double the cut until the report agrees
@@ -82,13 +85,6 @@ def delta_left(delta: float, epsilon: float, distance: float) -> float:
 
 
 _epsilon = epsilon  # `rho_for` has an argument of that name
-
-
-def _compose(rho: float) -> RdpAccountant:
-    from dp_accounting import ZCDpEvent
-    from dp_accounting.rdp import RdpAccountant
-
-    return RdpAccountant(orders=ORDERS).compose(ZCDpEvent(rho))
 
 
 def _check(*, rho: float = 0.0, epsilon: float = 0.0, delta: float = 0.0) -> None:
