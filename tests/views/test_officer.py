@@ -13,7 +13,7 @@ from colonnade.cli import app
 from colonnade.views.fit_facts import RunFacts
 from colonnade.views.officer import render_officer
 
-SECTIONS = ["purpose", "parties", "unit", "left", "budget", "assumptions", "approvals", "hashes"]
+SECTIONS = ["purpose", "parties", "unit", "left", "budget", "assumptions", "approvals", "words", "hashes"]
 
 
 def test_the_page_has_every_part_and_needs_nothing_else(private):  # noqa: F811
@@ -35,6 +35,23 @@ def test_it_names_every_column_that_was_used_and_has_a_line_for_the_officer(priv
 def test_without_a_purpose_it_repeats_what_was_asked(private):  # noqa: F811
     (said,) = re.findall(r'id="purpose".*?</h2><p>(.*?)</p></section>', render_officer(private))
     assert "“subscribed”, as bank records it, is “yes” rather than “no”" in said
+
+
+def test_spent_and_left_stand_side_by_side_and_a_missing_limit_is_said(private):  # noqa: F811
+    line = {"party": "bank", "limit": "ε 4 (δ 1e-06)", "spent": "ε 1", "left of the limit": "92%: ε 3.8"}
+    free = {"party": "registry", "limit": "none on record", "spent": "ε 1", "left of the limit": "no limit"}
+    page = Page(render_officer(private, budgets=[line, free]))
+    assert [list(line.values()), list(free.values())] == table_of(page, "What was spent, and what is left")[-2:]
+    words = " ".join(page.words)
+    assert "left is the ε of one more run that would still be let through" in words
+    assert "No limit is set for registry:" in words
+    assert "No limit is set" not in " ".join(Page(render_officer(private, budgets=[line])).words)
+
+
+def test_words_that_only_a_statistician_knows_are_explained(private, exact):  # noqa: F811
+    meanings = dict(table_of(Page(render_officer(private)), "What words on this page mean"))
+    assert {"Gram matrix", "class sums", "mask", "ε", "δ"} == meanings.keys()
+    assert "What words on this page mean" not in " ".join(Page(render_officer(exact)).words)
 
 
 def test_every_assumption_of_the_statement_is_on_it(private):  # noqa: F811

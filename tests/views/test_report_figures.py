@@ -13,6 +13,7 @@ from decimal import Decimal
 import numpy as np
 import polars as pl
 import pytest
+from scipy.stats import ks_2samp
 from test_report import Page, table_of
 
 import colonnade as co
@@ -262,13 +263,18 @@ def test_every_figure_of_quality_is_that_of_the_rows_given(ran):
     chances = 1 / (1 + np.exp(-scores))
     _, *rows = table_of(ran.page, "Figures of quality")
     right, squares = (scores >= 0) == positive, (chances - positive) ** 2
+    lost = -np.log(np.where(positive, chances, 1 - chances))
     expected = {
         "AUC": (auc(scores, positive), jackknife(scores, positive)),
+        "Gini": (2 * auc(scores, positive) - 1, 2 * jackknife(scores, positive)),
         "accuracy": (right.mean(), math.sqrt(right.mean() * (1 - right.mean()) / 399)),
         "base rate": (positive.mean(), math.sqrt(positive.mean() * (1 - positive.mean()) / 399)),
+        "log loss": (lost.mean(), math.sqrt(np.sum((lost - lost.mean()) ** 2) / 399 / 400)),
         "Brier score": (squares.mean(), math.sqrt(np.sum((squares - squares.mean()) ** 2) / 399 / 400)),
     }
-    assert {row[0]: row[1] for row in rows} == {name: two(*figures) for name, figures in expected.items()}
+    shown = {row[0]: row[1] for row in rows}
+    assert shown.pop("KS") == four(ks_2samp(scores[positive], scores[~positive]).statistic)
+    assert shown == {name: two(*figures) for name, figures in expected.items()}
     assert "On 400 rows given for this report" in ran.text
 
 

@@ -13,7 +13,7 @@ from html import escape
 from colonnade.views import parts as html
 from colonnade.views.fit_facts import FitFacts, RunFacts, parties_of
 from colonnade.views.page import hashes_of
-from colonnade.views.parts import Markup, paragraph
+from colonnade.views.parts import Markup, join_names, paragraph
 from colonnade.views.verdict import approved_part, cost_part, date_of, left_part, question_of, sentence_parts
 
 MOST = 200  # columns of a party that are named: an officer has to see whose what was used
@@ -22,10 +22,28 @@ STANDING = (
     "each party's own machine and operator are honest: the boundary stops mistakes, not hostile code inside a party",
     "the computation is the code whose hash stands below",
 )
+WORDS = {  # of the lists above, for whoever does not compute with them
+    "Gram matrix": "for every two columns one number, the sum over all rows of their products; it is about all rows "
+    "together, and the model follows from it",
+    "class sums": "for every column one sum over the rows of each class",
+    "mask": "random numbers, used once, that two parties share and add to what they send: without them nothing can be "
+    "read off it, and they cancel in sums",
+    "ε": "epsilon, the price: the smaller, the less what left depends on any single unit",
+    "δ": "delta, a chance so small that it is left out of that promise",
+}
+ADD_UP = (
+    "Spent is the ε of all runs of this period together; left is the ε of one more run that would still be let "
+    "through. The two do not add up to the limit: what adds up is another measure of the price, which the ledger keeps."
+)
+NO_LIMIT = (
+    "No limit is set for {names}: the ledger adds up what is spent, and refuses nothing. `colonnade budget set STORE "
+    "PARTY --epsilon 4` sets one."
+)
 NO_BUDGETS = (
     "The ledgers were not at hand when this page was made: `colonnade report FIT.json --officer --store STORE` shows "
     "what is spent and left."
 )
+NONE = "none on record"  # of a limit, as `Account.cells` says it
 OFFICER = "the data-protection officer"
 SIGNED = (
     "Approval is a row in each party's own ledger, chained by hashes; `colonnade budget verify STORE` checks the "
@@ -55,6 +73,7 @@ def render_officer(
         ("budget", "Budget spent and left", _budgets(budgets)),
         ("assumptions", "What it rests on", _assumptions(fit)),
         ("approvals", "Approval and signatures", approved_part(known) + _signatures(fit, known)),
+        *_words(fit, known),
         ("hashes", "What ran", html.facts("Hashes of what ran, never of data", hashes_of(fit, known))),
     ]
     below = f"For the data-protection officer. {date_of(fit.run)}run <code>{escape(fit.run)}</code>"
@@ -79,13 +98,27 @@ def _parties(fit: FitFacts, known: RunFacts) -> str:
 def _unit(fit: FitFacts) -> str:
     if math.isinf(fit.privacy.epsilon):
         return "Nobody: exact values left the parties."
-    return f"The unit is {fit.privacy.unit} ({fit.privacy.neighbours}), against whoever sees {fit.privacy.sees}."
+    privacy = fit.privacy
+    return (
+        f"Protected is {privacy.unit}: whoever sees {privacy.sees} can hardly tell the tables that were used from "
+        f"others that differ by it ({privacy.neighbours})."
+    )
 
 
 def _budgets(budgets: Sequence[Mapping[str, str]]) -> str:
     if not budgets:
         return paragraph(NO_BUDGETS)
-    return html.budget_table(budgets)
+    free = [line["party"] for line in budgets if line["limit"] == NONE]
+    without = paragraph(NO_LIMIT.format(names=join_names(free)), "soft") if free else ""
+    return html.budget_table(budgets) + paragraph(ADD_UP, "soft") + without
+
+
+def _words(fit: FitFacts, known: RunFacts) -> list[tuple[str, str, str]]:
+    """What the words of the other sections mean, as far as they stand there."""
+    said = " ".join([fit.privacy.sees, fit.privacy.assumes, *(str(line[2]) for line in known.left)])
+    said += "" if math.isinf(fit.privacy.epsilon) else " ε δ"
+    found = {name: what for name, what in WORDS.items() if name in said}
+    return [("words", "Words", html.facts("What words on this page mean", found))] if found else []
 
 
 def _assumptions(fit: FitFacts) -> str:

@@ -28,6 +28,7 @@ NOT_MEASURED = (
     "Not measured: a figure of quality tells about the rows that it is computed on. Rows that are public, or paid for, "
     "can be handed over: fit.report(path, evaluation=(rows, labels), evaluation_is='public')."
 )
+AT_MOST = "“At most” is the plan that the ledgers approved before the first message: fewer pieces may have left."
 UNKNOWN = (
     "This fit is of a version that did not keep what left; the statement under Privacy says what an adversary sees."
 )
@@ -131,8 +132,8 @@ def left_part(fit: FitFacts, known: RunFacts) -> str:
         return paragraph(UNKNOWN)
     size = html.human_bytes(sum(sent.bytes for sent in left_by_party(fit)))
     legend = [f"{kind}: {MEANINGS[kind]}" for kind in KINDS if any(line[1] == kind for line in known.left)]
-    note = paragraph(f"{size} in all. {'; '.join(legend).capitalize()}.", "soft")
-    return left_list(known.left) + note
+    most = f" {AT_MOST}" if any(line[3] > 1 for line in known.left) else ""
+    return left_list(known.left) + paragraph(f"{size} in all. {'; '.join(legend).capitalize()}.{most}", "soft")
 
 
 def left_list(lines: Iterable[Sequence[Any]]) -> Markup:
@@ -143,7 +144,7 @@ def left_list(lines: Iterable[Sequence[Any]]) -> Markup:
     order = sorted(found.items(), key=lambda item: -KINDS.index(item[0][0]))  # what tells most comes first
     items = []
     for (kind, what, count), parties in order:
-        often = "once" if count == 1 else f"at most {count:,} times"
+        often = "once" if count == 1 else f"in at most {count:,} pieces"
         who = f'<span class="soft">{escape(join_names(parties))}; {often}</span>'
         items.append(f"<li>{chip(kind)} <span>{escape(what)} {who}</span></li>")
     return Markup(f'<ul class="left">{"".join(items)}</ul>')

@@ -1,0 +1,54 @@
+"""The verdict on a fit's privacy in a few lines, for a terminal; the whole statement is in the report and the fit."""
+
+from __future__ import annotations
+
+import math
+
+from colonnade.privacy.events import KINDS, shown
+from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
+from colonnade.views import odds
+from colonnade.views.fit_facts import FitFacts, RunFacts
+
+IF = {  # what it rests on, in short, by trust model; docs/design.md
+    Trust.NOBODY: "if nobody tells a keyed hash from random numbers",
+    Trust.SECURE: "if all follow the protocol and the coordinator pools nothing with a party",
+    Trust.PARTIES: "if all follow the protocol",
+    Trust.CONSORTIUM: "against readers of the model alone: the parties and their coordinator see exact values",
+}
+
+
+def privacy_in_short(fit: FitFacts) -> dict[str, str]:
+    """Whether it is private, what that means, what left, and what to mind; lines by name."""
+    privacy = fit.privacy
+    lines = {"verdict": _verdict(privacy)}
+    if math.isfinite(privacy.epsilon):
+        best = odds.percent(odds.guess(privacy.epsilon, privacy.delta))
+        lines["that is"] = (
+            f"somebody who knows everything but {privacy.unit}, and sees all that was released, tells two "
+            f"possibilities for it apart in at most {best} of cases; a coin, in 50 %"
+        )
+    lines |= _left(RunFacts.of(fit))
+    if mind := "; ".join(filter(None, (privacy.caveat, privacy.replaced))):
+        lines["mind"] = mind
+    return lines
+
+
+def _verdict(privacy: PrivacyStatement) -> str:
+    if math.isinf(privacy.epsilon):
+        return f"not private: {privacy.derivation}, and no number bounds what can be found out from it"
+    price = f"ε = {shown(privacy.epsilon)} at δ = {shown(privacy.delta)} for {privacy.unit}"
+    match privacy.guarantee:
+        case Guarantee.PROVEN:
+            return f"private: {price}"
+        case Guarantee.CONDITIONAL:
+            return f"private: {price}, {IF[Trust(privacy.trust)]}"
+    return f"private by a paper's claim alone: {price}"
+
+
+def _left(known: RunFacts) -> dict[str, str]:
+    """What left, a line for how it looked; what tells most comes first."""
+    found: dict[str, list[str]] = {}
+    for _, kind, what, _ in known.left:
+        found.setdefault(kind, []).append(str(what).replace(f"{kind} ", ""))
+    order = sorted(found, key=lambda kind: -KINDS.index(kind))
+    return {f"left {kind}": "; ".join(dict.fromkeys(found[kind])) for kind in order}
