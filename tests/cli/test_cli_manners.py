@@ -25,6 +25,7 @@ from rich.table import Table
 from typer.testing import CliRunner
 
 import colonnade as co
+from colonnade.cli import COMMANDS as LISTED
 from colonnade.cli import app
 from colonnade.cli.terminal import AGAIN, EXIT_CODES, answers, busy, explained
 from colonnade.privacy.accountant import epsilon as epsilon_of
@@ -250,6 +251,22 @@ def commands() -> dict[str, Any]:
 COMMANDS = commands()
 
 
+def test_the_list_of_commands_has_the_first_words_of_their_own_help() -> None:
+    whole = typer.main.get_command(app)
+    own = {name: " ".join(inspect.cleandoc(one.help).split("\n\n")[0].split()) for name, one in whole.commands.items()}
+    assert own == {name: listed.line for name, listed in LISTED.items()}
+
+
+def test_a_list_of_commands_loads_no_command(tmp_path: Path) -> None:
+    code = (
+        "import sys; from colonnade.cli import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit: print([n for n in sys.modules if n.startswith('colonnade.cli.')], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "['colonnade.cli.terminal']"
+
+
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_answers_scripts_and_programs(words: str) -> None:
     options = {option for parameter in COMMANDS[words].params for option in parameter.opts}
@@ -388,7 +405,7 @@ def test_a_report_is_told_as_json_or_not_at_all(store: Path, tmp_path: Path) -> 
     run = call("runs", "list", store, "-q").split()[0]
     words = ("report", store / "fits" / f"{run}.json", "--output", tmp_path / "r.html")
     assert call(*words, "--quiet") == ""
-    assert {"report": str(tmp_path / "r.html")} == json.loads(call(*words, "--json"))
+    assert {"report": str(tmp_path / "r.html")} == json.loads(call(*words, "--overwrite", "--json"))
 
 
 def test_a_narrow_screen_cuts_neither_names_nor_figures(

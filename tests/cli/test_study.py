@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import typer
 from scipy import sparse
 from typer.testing import CliRunner
 
@@ -160,10 +161,16 @@ def test_each_kind_of_column_is_proposed_as_what_it_looks_like(folder: Path) -> 
     assert '# left out: "name" has 400 different texts in 400 rows' in text
 
 
-def test_proposed_bounds_are_those_of_the_rows(folder: Path) -> None:
-    age = pl.read_csv("registry.csv")["age"]
-    column = study()["data"]["parties"]["registry"]["column"][0]
-    assert (column["low"], column["high"]) == (age.min(), age.max())
+def test_proposed_bounds_are_round_figures_or_those_of_a_name(folder: Path) -> None:
+    """Neither the least nor the largest cell stands in the file: only what holds them."""
+    balance = pl.read_csv("bank.csv", separator=";")["balance"]
+    data = study()["data"]["parties"]
+    age, own = data["registry"]["column"][0], data["bank"]["column"][0]
+    assert (age["low"], age["high"]) == (0, 120)
+    assert own["low"] <= balance.min() < balance.max() <= own["high"]
+    assert own["low"] % 1000 == own["high"] % 1000 == 0
+    text = Path("study.toml").read_text()
+    assert [cell for cell in (str(balance.min()), str(balance.max())) if cell in text] == []
 
 
 def test_a_label_that_is_a_number_is_regressed_on_within_bounds_that_are_marked(folder: Path) -> None:
@@ -223,9 +230,9 @@ def test_a_file_without_a_key_in_common_is_refused_before_anything_is_written(fo
 
 
 def test_nothing_that_init_reads_leaves_but_in_its_file(folder: Path) -> None:
-    """Its answer has counts and names, and no bound or level."""
+    """Its answer has counts, names and round figures, and no cell and no level."""
     out = done("init", *INIT, *LABEL)
-    assert "nothing left this machine" in out
+    assert "Nothing left this machine" in out
     for cell in ("retired", "student", str(pl.read_csv("callcentre.csv")["duration"].max())):
         assert cell not in out
 
@@ -270,6 +277,42 @@ def test_figures_that_are_declared_public_are_repeated_by_the_statement_and_the_
     assert {schema.source for schema in co.load("fit.json").schemas.values()} == {"public"}
 
 
+def test_one_decision_confirms_all_figures_and_the_statement_repeats_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study()
+    before = Path("study.toml").read_text()
+    monkeypatch.setattr(typer, "confirm", lambda *_, **__: False)
+    assert call("confirm", "study.toml")[0] == 1
+    assert Path("study.toml").read_text() == before
+    out = done("confirm", "study.toml", "--yes")
+    assert "admin, retired, student, worker" in out  # whoever confirms levels sees them
+    assert json.loads(done("confirm", "study.toml", "--json")) == {"file": "study.toml", "confirmed": 0}
+    made = tomllib.loads(Path("study.toml").read_text())["data"]
+    columns = [column for party in made["parties"].values() for column in party["column"]]
+    assert {one.pop("source") for one in (made["label"], *columns)} == {"public"}
+    old = tomllib.loads(before)["data"]
+    del old["label"]["source"]
+    for party in old["parties"].values():
+        for column in party["column"]:
+            del column["source"]
+    assert made == old  # nothing else has changed
+    asked = load_config("study.toml")
+    assert {party.schema.source for party in asked.federation.parties.values()} == {"public"}
+
+
+def test_a_mark_that_stands_on_no_line_of_its_own_is_left_and_said(folder: Path) -> None:
+    study()
+    text = Path("study.toml").read_text()
+    begin, end = text.index("[[data.parties.callcentre.column]]"), text.index("[problem]")
+    one = 'column = [{ type = "numeric", name = "calls", low = 0, high = 9, missing = 0, source = "data" }]\n\n'
+    changed = text[:begin] + one + text[end:]
+    Path("study.toml").write_text(changed)
+    code, _, error = call("confirm", "study.toml", "--yes")
+    assert (code, Path("study.toml").read_text()) == (1, changed)
+    assert 'Write source = "public" there by hand' in error
+
+
 def test_a_schema_file_read_off_the_rows_is_refused_and_may_be_declared_public_too(folder: Path) -> None:
     study()
     text = Path("study.toml").read_text()
@@ -281,7 +324,8 @@ def test_a_schema_file_read_off_the_rows_is_refused_and_may_be_declared_public_t
     code, _, error = call("fit", "study.toml", "--epsilon", "1")
     assert code == 1
     assert 'names call.schema.toml, which has the line source = "data"' in error
-    told = json.loads(done("fit", "study.toml", "--epsilon", "1", "--bounds-are-public", "--json"))
+    assert done("confirm", "study.toml", "--yes", "--quiet") == "1\n"
+    told = json.loads(done("fit", "study.toml", "--epsilon", "1", "--json"))
     assert "declared public (callcentre)" in told["privacy"]
 
 

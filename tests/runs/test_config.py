@@ -231,7 +231,7 @@ def test_the_same_command_without_privacy_says_that_exact_values_left(folder: Pa
     (folder / "open.toml").write_text(text.replace('store = "runs"', ""))
     code, out, error = call(folder / "open.toml")
     assert code == 0, error
-    assert "Not private: exact values left the parties" in out
+    assert "not private: exact values left the parties" in out
     assert not (folder / "runs").exists()
 
 

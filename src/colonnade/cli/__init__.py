@@ -4,40 +4,187 @@ Imports: every other room. Start with the file of the command; `cli/terminal.py`
 
 Answers go to standard output, everything else to standard error: --json makes an answer an object for programs, --quiet
 a word for scripts. A mistake is one line that says what to do, and the help of every command names the exit codes.
+
+`COMMANDS` has the line of each command in `colonnade --help`: only the file of the one that is called is read.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from collections.abc import Iterator, MutableMapping
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
-from colonnade.cli import (
-    audit,
-    budget,
-    certs,
-    coordinator,
-    data,
-    demo,
-    doctor,
-    fit,
-    inbox,
-    init,
-    jobs,
-    party,
-    predict,
-    release,
-    runs,
-    score,
-    serve,
-    simulate,
-    sparse,
-    ui,
-)
 from colonnade.cli.terminal import EXIT_CODES, AsJson, answer, explained
 
+FILES, BETWEEN, KEPT, ABOUT = "From files to answers", "Between organisations", "What was spent, what ran", "About"
+
+
+class Listed(NamedTuple):
+    """A command or a group of commands: its place in the list, where it is, as file:name, and its line in the list."""
+
+    panel: str
+    where: str
+    line: str
+    kind: str = ""  # of a command that reads its words in a way of its own: the name of its class, in the same file
+    more: tuple[str, ...] = ()  # of a group: commands that stand in other files
+
+
+COMMANDS = {
+    "init": Listed(FILES, "init:init", "Write a commented configuration that `colonnade fit` runs."),
+    "confirm": Listed(
+        FILES,
+        "confirm:confirm",
+        "Declare public, all at once, the figures of a configuration that were read off the rows.",
+    ),
+    "simulate": Listed(
+        FILES,
+        "simulate:simulate",
+        "Compare budgets on rows that are set aside, beside each party alone and all together without privacy.",
+    ),
+    "fit": Listed(FILES, "fit:fit", "Run a configuration file; `colonnade init` writes one.", "FitCommand"),
+    "predict": Listed(
+        FILES, "predict:predict", "Write key, score, probability and class of new rows, in the labels' own words."
+    ),
+    "evaluate": Listed(
+        FILES,
+        "evaluate:evaluate",
+        "Say how good a model is on rows whose labels are known: AUC, KS, Gini, log loss, calibration; or R² and "
+        "errors.",
+    ),
+    "scorecard": Listed(
+        FILES,
+        "evaluate:scorecard",
+        "Write a model of two classes as a scorecard: whole points that add up, for each bin of a number and each "
+        "level.",
+    ),
+    "report": Listed(
+        FILES,
+        "fit:report",
+        "Write the report of a saved fit, or the data-protection officer's page: one HTML file that needs no network.",
+    ),
+    "release": Listed(
+        FILES, "release:app", "A release: what it holds, and any linear model from it, at no further price."
+    ),
+    "sparse": Listed(FILES, "sparse:sparse", "Fit one sparse linear model to one file of rows."),
+    "federation": Listed(BETWEEN, "coordinator:federation", "Between organisations: is everybody ready?"),
+    "party": Listed(
+        BETWEEN,
+        "party:app",
+        "Take part in a federation as one organisation: your data, your policy, your ledger, your decision.",
+        more=("inbox:inbox", "inbox:approve", "inbox:refuse"),
+    ),
+    "coordinator": Listed(
+        BETWEEN, "coordinator:app", "Run a job between organisations: hold no data.", more=("serve:serve",)
+    ),
+    "jobs": Listed(
+        BETWEEN, "jobs:app", "The queue of `colonnade coordinator serve`: submit a job, list, watch or cancel it."
+    ),
+    "score": Listed(
+        BETWEEN,
+        "score:app",
+        "Score rows between organisations: all at once (rows), or as they are asked for under a standing order.",
+    ),
+    "certs": Listed(
+        BETWEEN,
+        "certs:app",
+        "Who is who between organisations: an authority, and a certificate for the coordinator and every party.",
+    ),
+    "budget": Listed(
+        KEPT, "budget:app", "What was spent on each party's rows, what is left, and what a run would cost."
+    ),
+    "runs": Listed(KEPT, "runs:app", "The runs of a store: finished, failed, or interrupted."),
+    "ui": Listed(
+        KEPT,
+        "ui:ui",
+        "Show a store in the browser: runs, budgets, messages as they leave, reports. It changes nothing; Ctrl-C stops "
+        "it.",
+    ),
+    "demo": Listed(ABOUT, "demo:demo", "Three organisations learn together, in private, which flights arrive late."),
+    "data": Listed(ABOUT, "data:app", "Look at a table and propose its schema; fetch public data sets."),
+    "audit": Listed(ABOUT, "audit:audit", "Bound epsilon from below by attack, and compare with what is claimed."),
+    "doctor": Listed(
+        ABOUT,
+        "doctor:doctor",
+        "Look at versions, caches, disk, entropy, clock and extras; the exit code is 1 if a run would not work here.",
+    ),
+    "version": Listed(ABOUT, ":version", "Show the version."),
+}
+
+
+def _at(where: str) -> Any:
+    file, _, name = where.partition(":")
+    return getattr(import_module(f"colonnade.cli.{file}".rstrip(".")), name)
+
+
+@cache
+def _load(name: str) -> Any:
+    """The command of this name, from its file."""
+    listed = COMMANDS[name]
+    found, tree = _at(listed.where), typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
+    if isinstance(found, typer.Typer):
+        for where in listed.more:
+            found.command()(_at(where))
+        _name_exit_codes(found)
+        tree.add_typer(found)
+    else:
+        kind = _at(f"{listed.where.partition(':')[0]}:{listed.kind}") if listed.kind else None
+        tree.command(name, cls=kind, epilog=EXIT_CODES)(found)
+    return get_group(tree).commands[name]
+
+
+def _name_exit_codes(tree: typer.Typer) -> None:
+    for command in tree.registered_commands:
+        command.epilog = EXIT_CODES
+
+
+class _Commands(MutableMapping[str, Any]):
+    """All commands by name, each loaded when it is asked for."""
+
+    def __init__(self) -> None:
+        self._own: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._own[name] if name in self._own or name not in COMMANDS else _load(name)
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._own[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._own[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**COMMANDS, **self._own})
+
+    def __len__(self) -> int:
+        return len({**COMMANDS, **self._own})
+
+
+class Lazy(TyperGroup):
+    """Loads the command that is called, and for the list of commands none."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = _Commands()
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        whole = self.commands
+        self.commands = {
+            name: TyperCommand(name, help=one.line, rich_help_panel=one.panel) for name, one in COMMANDS.items()
+        }
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands = whole
+
+
 app = typer.Typer(
+    cls=Lazy,
     no_args_is_help=True,
     rich_markup_mode="rich",
     # A traceback with the values of local variables could show somebody's rows.
@@ -45,36 +192,6 @@ app = typer.Typer(
     help="Learn one linear model from columns that several parties may not pool.",
     epilog=f"Begin with: colonnade demo\n\n{EXIT_CODES}",
 )
-coordinator.app.command()(serve.serve)
-for answering in (inbox.inbox, inbox.approve, inbox.refuse):
-    party.app.command()(answering)
-for group in (
-    budget.app,
-    data.app,
-    runs.app,
-    release.app,
-    party.app,
-    coordinator.app,
-    coordinator.federation,
-    jobs.app,
-    score.app,
-    certs.app,
-):
-    app.add_typer(group)
-COMMANDS = (
-    demo.demo,
-    init.init,
-    predict.predict,
-    simulate.simulate,
-    sparse.sparse,
-    audit.audit,
-    doctor.doctor,
-    fit.report,
-    ui.ui,
-)
-for command in COMMANDS:
-    app.command()(command)
-app.command(cls=fit.FitCommand)(fit.fit)
 
 
 def main() -> None:
@@ -96,7 +213,6 @@ def _every(
     """Options before the command."""
 
 
-@app.command()
 def version(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the number.")] = False,
     as_json: AsJson = False,
@@ -110,15 +226,3 @@ def version(
 
         number = installed("colonnade")
         answer({"version": number}, f"colonnade {number}", number, quiet, as_json)
-
-
-def _name_exit_codes(tree: typer.Typer) -> None:
-    """In the help of every command, also of those that are still to come."""
-    for command in tree.registered_commands:
-        command.epilog = EXIT_CODES
-    for group in tree.registered_groups:
-        assert group.typer_instance is not None
-        _name_exit_codes(group.typer_instance)
-
-
-_name_exit_codes(app)

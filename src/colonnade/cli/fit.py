@@ -111,7 +111,17 @@ def fit(
             "fit": str(asked.output),
             "next": _next(asked),
         }
-        answer(facts, lined(facts), str(asked.output), quiet, as_json)
+        answer(facts, lined(_in_short(fitted, facts)), str(asked.output), quiet, as_json)
+
+
+def _in_short(fitted: co.Fit, facts: dict[str, str]) -> dict[str, str]:
+    """What is printed: the verdict first, and instead of the whole statement where it stands."""
+    from colonnade.views.brief import privacy_in_short
+
+    where = [f"“Privacy” in {facts['report']}"] if "report" in facts else []
+    whole = {"statement": " and ".join([*where, f"“privacy” in {facts['fit']}"])}
+    rest = {name: text for name, text in facts.items() if name != "privacy"}
+    return {**privacy_in_short(fitted), **whole, **rest}
 
 
 def _next(asked: Configured) -> str:
@@ -151,37 +161,43 @@ def report(
     ] = False,
     purpose: Annotated[str, typer.Option(help="With --officer: what the model is for, in your words.")] = "",
     store: Annotated[
-        Path | None, typer.Option(help="With --officer: the store whose budgets it shows; that of the fit if left out.")
+        Path | None,
+        typer.Option(help="With --officer: the store whose budgets it shows; else the fit's own, or `runs`."),
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is there.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the report of a saved fit, or the data-protection officer's page: one HTML file that needs no network.
 
-    Figures of quality need rows that are public or paid for: fit.report(path, evaluation=..., evaluation_is=...) in
-    Python.
+    It costs nothing. Figures of quality need rows that are public or paid for: `colonnade evaluate` computes them.
 
     \bExamples:
       colonnade report fit.json
       colonnade report runs/fits/20260101T120000-0123456789ab.json --output model.html
-      colonnade report fit.json --officer --store runs --purpose "To plan beds for the winter of 2026"
+      colonnade report fit.json --officer --purpose "To plan beds for the winter of 2026"
     """
     with explained():
         if not officer and (purpose or store is not None):
             raise co.InvalidInput("--purpose and --store are for the officer's page: add --officer, or leave them out.")
+        target = output or Path("officer.html" if officer else "report.html")
+        terminal.check_new(target, overwrite)
         with busy("writing the report", quiet or as_json):
             fitted = co.load(saved)
             if officer:
-                path = str(_write_officer(fitted, output or Path("officer.html"), purpose, store or _store_of(saved)))
+                path = str(_write_officer(fitted, target, purpose, store or _store_of(saved, fitted.run)))
             else:
-                path = str(fitted.report(output or Path("report.html")))
+                path = str(fitted.report(target))
         answer({"report": path}, path, "", quiet, as_json)
 
 
-def _store_of(saved: Path) -> Path | None:
-    """The store that keeps this fit, if it lies in one."""
+def _store_of(saved: Path, run: str) -> Path | None:
+    """The store that keeps this fit: the one it lies in, or `runs` beside it, as `colonnade init` names it."""
     folder = saved.resolve().parent
-    return folder.parent if folder.name == "fits" and (folder.parent / "runs.db").is_file() else None
+    stores = [folder.parent] if folder.name == "fits" else [folder / "runs"]
+    return next(
+        (one for one in stores if (one / "runs.db").is_file() and (one / "fits" / f"{run}.json").is_file()), None
+    )
 
 
 def _write_officer(fitted: co.Fit, target: Path, purpose: str, store: Path | None) -> Path:

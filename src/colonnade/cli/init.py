@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import AsJson, answer, busy, explained, lined, write_text
+from colonnade.cli.terminal import AsJson, answer, answers, busy, explained, lined, table_of, write_text
 
 
 class DataKind(StrEnum):
@@ -105,8 +105,9 @@ def init(
 ) -> None:
     """Write a commented configuration that `colonnade fit` runs.
 
-    With --party it is for these files: their columns, with bounds and levels that were read off the rows and that you
-    confirm before a private run. All of it stays on this machine. Without, it is one to fill in.
+    With --party it is for these files: their columns, with levels and rounded bounds that were read off the rows, and
+    that you confirm before a private run, all at once (`colonnade confirm`) or one by one. All of it stays on this
+    machine. Without --party, it is one to fill in.
 
     \bExamples:
       colonnade init --party registry.csv --party bank.csv --on client_id --label bank.subscribed=yes
@@ -133,19 +134,25 @@ def _propose(file: Path, parties: list[str], on: str | None, label: str | None, 
 
     with busy("reading the files", quiet or as_json):
         asked = look_at(file, parties, on, label)
-        text, marks = write_study(asked)
+        text, proposed = write_study(asked)
     write_text(file, text)
+    marks = sum(one.taken_as != "left out" for one in proposed)
+    if quiet or as_json:
+        plain = {"file": str(file), "parties": list(asked.parties), "rows": asked.rows, "to_confirm": marks}
+        answer(plain | {"columns": [one._asdict() for one in proposed]}, "", str(file), quiet, as_json)
+        return
+    table = table_of("What you are asked to confirm", ("party", "column", "taken as", "public figures", "from"))
+    for one in proposed:
+        table.add_row(*one)
+    answers().print(table)
     name = shlex.quote(str(file))
     facts = {
-        "file": str(file),
+        "file": f"{file}: it has the levels, too, and is as confidential as the rows. Nothing left this machine",
         "rows": f"{asked.rows:,} in all {len(asked.parties)} files",
-        "to confirm": f"{marks} tables with bounds, levels or classes that were read off the rows; nothing left this "
-        f"machine, and {file.name} is as confidential as the rows until then",
-        "next": f"confirm them in {file.name}; then colonnade fit {name} --epsilon 1 --dry-run, and the same without "
-        "--dry-run",
+        "to confirm": f"may all of this be known? Then colonnade confirm {name}. If not, change {file.name} first",
+        "next": f"colonnade fit {name} --epsilon 1, with --dry-run to see before what would leave",
     }
-    plain = {"file": str(file), "parties": list(asked.parties), "rows": asked.rows, "to_confirm": marks}
-    answer(plain, lined(facts), str(file), quiet, as_json)
+    typer.echo(lined(facts))
 
 
 def template(kind: DataKind, name: str = "study.toml") -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import AsJson, answer, busy, explained, lined, write_text
+from colonnade.cli.terminal import AsJson, answer, busy, check_new, explained, lined, write_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,16 +40,13 @@ def predict(
       colonnade predict fit.json --party registry=new.csv --party bank=new.csv -o scores.csv --overwrite
     """
     with explained(AGAIN):
-        from colonnade.views.page import check_target
-
-        model, files, absent = co.load(saved), _files(party), list(without or ())
-        _check_parties(model, files, absent)
-        if check_target(output).is_file() and not overwrite:
-            raise co.InvalidInput(f"{output} is there already. Say --overwrite, or name another file with --output.")
+        model, files, absent = co.load(saved), files_of(party), list(without or ())
+        check_parties(model, files, absent)
+        check_new(output, overwrite)
         again = bool(absent) and model.released is not None
         with busy("scoring", quiet or as_json):
             found, matched, cut = _scored(model.without(*absent) if again else model, files, [] if again else absent)
-            write_text(output, found.write_csv())
+            write_text(output, _guarded(found).write_csv())
         facts = {"rows": f"{found.height:,}: {matched}", "columns": ", ".join(found.columns), "scores": str(output)}
         if cut:
             facts["mind"] = "; ".join(cut)
@@ -61,7 +58,16 @@ def predict(
         answer(plain, lined(facts), str(output), quiet, as_json)
 
 
-def _files(words: list[str]) -> dict[str, Path]:
+def _guarded(table: pl.DataFrame) -> pl.DataFrame:
+    """The table with no text that a spreadsheet would compute: such a one gets an apostrophe before it."""
+    import polars as pl
+
+    text = pl.col(pl.String)
+    formula = text.str.contains(r"^[=+\-@\t\r\n\x00]") & text.cast(pl.Float64, strict=False).is_null()
+    return table.with_columns(pl.when(formula).then("'" + text).otherwise(text).name.keep())
+
+
+def files_of(words: list[str]) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for word in words:
         name, mark, path = word.partition("=")
@@ -72,7 +78,7 @@ def _files(words: list[str]) -> dict[str, Path]:
     return files
 
 
-def _check_parties(model: co.Fit, files: dict[str, Path], without: list[str]) -> None:
+def check_parties(model: co.Fit, files: dict[str, Path], without: list[str]) -> None:
     """Whether everybody whose columns the model has is there, or is said not to be."""
     if model.coefficients.elsewhere:
         held = ", ".join(model.coefficients.elsewhere)
@@ -98,26 +104,39 @@ def _can_do(model: co.Fit) -> str:
     return "leaves its part out of every score; a model that was fitted without it predicts better"
 
 
+def federation_of(
+    model: co.Fit, files: dict[str, Path], label: str | None = None
+) -> tuple[co.Federation, pl.DataFrame]:
+    """The rows that all parties have, with their labels where the holder's column is named; and the keys of the first
+    file, in its order."""
+    from colonnade.data.federation import ROW_KEY
+    from colonnade.data.sources import table_at
+
+    keyed, on = model.on not in (None, ROW_KEY), str(model.on or ROW_KEY)
+    wanted = [*model.coefficients, *([] if label is None else [model.label])]
+    tables = {name: table_at(path) for name, path in files.items() if name in wanted}
+    schemas = {name: model.schemas.get(name) or co.Schema(()) for name in tables}
+    if not keyed:
+        own = {} if label is None else {model.label: [label]}
+        names = {name: [*(c.name for c in schema.columns), *own.get(name, [])] for name, schema in schemas.items()}
+        frames = {name: table.frame(names[name], schemas[name]) for name, table in tables.items()}
+        tables = {name: table_at(frame.with_row_index(on, offset=1)) for name, frame in frames.items()}
+    held = None if label is None else (model.label, label)
+    return co.Federation.from_frames(tables, on, held, schemas=schemas), next(iter(tables.values())).frame(
+        [on], None, {on}
+    )
+
+
 def _scored(model: co.Fit, files: dict[str, Path], without: list[str]) -> tuple[pl.DataFrame, str, list[str]]:
     """The rows of the first file that all parties have, with what the model says of them; how many matched; and cells
     that were not taken as they are."""
     import polars as pl
 
     from colonnade.data.classes import in_words
-    from colonnade.data.federation import ROW_KEY
-    from colonnade.data.notices import about_new_rows
-    from colonnade.data.sources import table_at
 
-    keyed, on = model.on not in (None, ROW_KEY), str(model.on or ROW_KEY)
-    tables = {name: table_at(path) for name, path in files.items() if name in model.coefficients}
-    schemas = {name: model.schemas[name] or co.Schema(()) for name in tables}
-    if not keyed:
-        names = {name: [column.name for column in schema.columns] for name, schema in schemas.items()}
-        frames = {name: table.frame(names[name], schemas[name]) for name, table in tables.items()}
-        tables = {name: table_at(frame.with_row_index(on, offset=1)) for name, frame in frames.items()}
-    fed = co.Federation.from_frames(tables, on, schemas=schemas)
+    fed, asked = federation_of(model, files)
+    (on,) = asked.columns
     assert fed.keys is not None
-    asked = next(iter(tables.values())).frame([on], None, {on})
     told: dict[str, object] = {on: fed.keys, "score": model.scores(fed, without)}
     if model.problem.loss.classifies:
         with contextlib.suppress(co.InvalidInput):  # of losses whose scores are no probabilities
@@ -126,5 +145,11 @@ def _scored(model: co.Fit, files: dict[str, Path], without: list[str]) -> tuple[
     else:
         told["prediction"] = model.predict(fed, without)
     found = asked.cast({on: fed.keys.dtype}).join(pl.DataFrame(told), on=on, how="inner", maintain_order="left")
-    cut = [f"{name}: {said}" for name, p in fed.parties.items() for said in about_new_rows(p.schema, p.block)]
-    return found, str(fed.alignment), cut
+    return found, str(fed.alignment), cut_cells(fed)
+
+
+def cut_cells(fed: co.Federation) -> list[str]:
+    """Cells of new rows that the model does not take as they are."""
+    from colonnade.data.notices import about_new_rows
+
+    return [f"{name}: {said}" for name, p in fed.parties.items() for said in about_new_rows(p.schema, p.block)]

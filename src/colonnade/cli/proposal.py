@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import colonnade as co
+from colonnade.cli.round_figures import AS_THEY_ARE, ROUNDED, in_words, outward, propose
 from colonnade.data.keyed_tables import common_keys, read_tables
 from colonnade.data.party import check_party_names
 from colonnade.data.schema.infer import FORMATS, Look, look
@@ -34,10 +35,10 @@ MAY_BE_SAID = {  # of a number, where it is public: docs/curves.md
 }
 HEAD = """\
 #
-# TO CONFIRM: bounds, levels and kinds below were read off the rows and tell about single people. A private run refuses
-# each table that says source = "data". Replace its figures by ones that you would print in a data dictionary without
-# looking at the rows, and remove that line. If all of them may be known, leave them and say --bounds-are-public: the
-# privacy statement then says so.
+# TO CONFIRM: bounds (rounded outward), levels and kinds below were read off the rows and tell about people. A private
+# run refuses each table that says source = "data". If all of them may be known, `colonnade confirm {name}` says so of
+# all at once, and so does the privacy statement. Else replace figures by ones that you would print in a data dictionary
+# without looking at the rows, and remove that line.
 #
 # missing = "refuse" stops at a gap, "indicator" gives gaps a column of their own, and a value stands in for them. Take
 # out the tables of columns that are not to be used. Numbers may become curves: docs/curves.md.
@@ -109,38 +110,49 @@ def _label(word: str, parties: Mapping[str, Path]) -> tuple[str, str, str | None
 # ------------------------------------------------------------------------------------------------ the file
 
 
-def write_study(asked: Asked) -> tuple[str, int]:
-    """The text of the configuration, and how many of its tables are to be confirmed."""
-    label, loss = _label_lines(asked)
+class Proposed(NamedTuple):
+    """What is proposed for one column: what it is taken as, which figures, and where these are from."""
+
+    party: str
+    column: str
+    taken_as: str
+    figures: str
+    why: str
+
+
+def write_study(asked: Asked) -> tuple[str, list[Proposed]]:
+    """The text of the configuration, and what it proposes for the label and for every column."""
+    label, loss, wanted = _label_lines(asked)
+    found = [Proposed(*asked.label, "label", *wanted)]
     lines = [*_head(asked), "", "[data]", _said(f"on = {toml_value(asked.on)}", "rows are matched by it: no feature")]
     lines += ["", "[data.label]", *label]
-    marks = 1
     for party, path in asked.parties.items():
         where = f"data.parties.{_key(party)}"
         source = Path(os.path.relpath(path.resolve(), asked.file.resolve().parent)).as_posix()
         lines += ["", "", f"[{where}]", f"source = {toml_value(source)}"]
         for seen in asked.features(party):
-            column, why = seen.proposal()
+            column, why = propose(seen)
             if column is None:
                 lines += ["", f"# left out: {toml_value(seen.name)} {why}"]
+                found.append(Proposed(party, seen.name, "left out", "", why))
                 continue
             lines += ["", f"[[{where}.column]]", *_column_lines(seen, column)]
-            marks += 1
-    return "\n".join([*lines, *_rest(loss)]) + "\n", marks
+            found.append(Proposed(party, seen.name, *in_words(column), why))
+    return "\n".join([*lines, *_rest(loss)]) + "\n", found
 
 
 def _head(asked: Asked) -> list[str]:
     return [
         f"# A run of `colonnade fit {asked.file.name}`, made by `colonnade init` from {len(asked.parties)} files.",
-        *HEAD.splitlines(),
+        *HEAD.format(name=asked.file.name).splitlines(),
         _said('store = "runs"', "ledgers and transcripts: keep it, it is the record of what was spent"),
         _said('output = "fit.json"', "the model"),
         _said('report = "report.html"', "a page about the run; leave it out for none"),
     ]
 
 
-def _label_lines(asked: Asked) -> tuple[list[str], str]:
-    """The table [data.label] and the loss that goes with it."""
+def _label_lines(asked: Asked) -> tuple[list[str], str, tuple[str, str]]:
+    """The table [data.label], the loss that goes with it, and in words what is learnt and where that is from."""
     seen, (holder, column) = asked.target, asked.label
     name = f"{holder}.{column}"
     if seen.missing:
@@ -150,9 +162,9 @@ def _label_lines(asked: Asked) -> tuple[list[str], str]:
     if classes is not None and len(classes) < 2:
         raise co.InvalidInput(f"all {seen.rows:,} rows have the same label in {name}: there is nothing to learn.")
     if asked.positive is None and seen.kind in ("integer", "real") and classes != ["0", "1"]:
-        ends = column_entry(seen.column())
-        lines += [f"low = {toml_value(ends['low'])}", f"high = {toml_value(ends['high'])}", _mark("low and high")]
-        return lines, "LeastSquares"
+        low, high = _range_of(seen)
+        lines += [f"low = {toml_value(low)}", f"high = {toml_value(high)}", _mark("low and high")]
+        return lines, "LeastSquares", (f"a number, {low:,.12g} to {high:,.12g}", ROUNDED)
     if classes is None:
         raise co.InvalidInput(f"the label {name} holds {seen.dtype}: give texts, whole numbers or true and false.")
     positive = asked.positive or ("1" if classes == ["0", "1"] else "true" if classes == ["false", "true"] else None)
@@ -169,7 +181,14 @@ def _label_lines(asked: Asked) -> tuple[list[str], str]:
             f"# negative is left out: all {len(others):,} others are one class",
             _mark("that others are one class"),
         ]
-    return lines, "Logistic"
+    against = "the other class" if len(others) == 1 else f"{len(others):,} others"
+    return lines, "Logistic", (f"“{positive}” against {against}", AS_THEY_ARE)
+
+
+def _range_of(seen: Look) -> tuple[float, float]:
+    column = seen.column()
+    assert isinstance(column, co.Numeric)  # 0 and 1 are classes
+    return outward(column.low, column.high, seen.kind == "integer")
 
 
 def _classes(seen: Look) -> list[str] | None:

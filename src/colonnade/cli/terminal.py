@@ -193,6 +193,14 @@ def check_free(target: Path, overwrite: bool, cost: str, elsewhere: str, again: 
     )
 
 
+def check_new(target: Path, overwrite: bool) -> None:
+    """Refuse a file that cannot be written, or is there already and is not to be written over."""
+    from colonnade.views.page import check_target
+
+    if check_target(target).is_file() and not overwrite:
+        raise co.InvalidInput(f"{target} is there already. Say --overwrite, or name another file with --output.")
+
+
 def cost_of_another(privacy: co.Privacy | None) -> str:
     """What one more run between parties would cost, as far as the job says it."""
     if privacy is None:

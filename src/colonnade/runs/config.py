@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from colonnade.data.federation import ROW_KEY, Federation
 from colonnade.data.schema.table import Schema
@@ -33,11 +33,13 @@ from colonnade.privacy.events import Policy
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.runs import declared
-from colonnade.runs.declared import Label, Wrong, check_keys
+from colonnade.runs.declared import Label, Mark, Wrong, check_keys
 from colonnade.runs.fit import fit
 from colonnade.runs.new_rows import together
-from colonnade.runs.preview import Preview, preview
 from colonnade.runs.result import Fit
+
+if TYPE_CHECKING:
+    from colonnade.runs.preview import Preview
 
 TABLES = ("problem", "method", "privacy")
 _PROBLEMS = (Problem, KernelSVM, AdaBoost)
@@ -74,6 +76,8 @@ class Configured:
 
     def preview(self) -> Preview:
         """What running it would release, after the same checks as those of `run`, the ledgers' included."""
+        from colonnade.runs.preview import preview  # with all that speaks between organisations: for dry runs alone
+
         self._check_places()
         return preview(self.federation, self.job.problem, self.job.method, self.job.privacy, store=self.store)
 
@@ -115,14 +119,28 @@ def load_config(
     job = replace(job, privacy=_with_budget(job.privacy, epsilon, delta))
     places = {name: _place(at, text, name, job.rest.get(name)) for name in ("store", "report", "output")}
     output = places["output"] or at.parent / "fit.json"
-    try:
+    with _placed(at, text):
         federation = _federation(at.parent, job, public)
+    return Configured(at, job, federation, places["store"], places["report"], output)
+
+
+def load_declared(path: str | Path) -> Declared:
+    """What a configuration file declares; the tables that it names are not read."""
+    job = load_job(path, others=OTHERS)
+    with _placed(Path(path), read_text(path)):
+        return read_declared(Path(path).parent, job)
+
+
+@contextmanager
+def _placed(path: Path, text: str) -> Iterator[None]:
+    """A mistake is one at a line of the file."""
+    try:
+        yield
     except Wrong as wrong:
         where = declared.from_table(text, wrong.place, wrong.table) if wrong.table else text
         raise at_line(path, where, wrong.place, wrong.what) from wrong
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from error
-    return Configured(at, job, federation, places["store"], places["report"], output)
 
 
 def _with_budget(privacy: Privacy | None, epsilon: float | None, delta: float | None) -> Privacy | None:
@@ -143,7 +161,18 @@ def _place(at: Path, text: str, name: str, value: Any) -> Path | None:
     return at.parent / value
 
 
-def _federation(folder: Path, job: JobFile, public: bool) -> Federation:
+class Declared(NamedTuple):
+    """What a file declares of its parties' columns and of the label, and what of it is to be confirmed."""
+
+    data: dict[str, Any]
+    parties: dict[str, Any]
+    label: Label
+    schemas: dict[str, Schema]
+    marks: list[Mark]
+
+
+def read_declared(folder: Path, job: JobFile, public: bool = False) -> Declared:
+    """What a file declares; no table is read."""
     data = job.rest.get("data")
     if not isinstance(data, dict):
         raise InvalidInput("there is no [data]; `colonnade init` writes a file to start from.")
@@ -157,11 +186,15 @@ def _federation(folder: Path, job: JobFile, public: bool) -> Federation:
             raise Wrong(where, 'must be a table, as in [data.parties.clinic] with source = "clinic.csv"')
         check_keys(where, party, PARTY)
     label = Label.read(data.get("label"))
-    unit = None if "unit" not in data else _pair(data, "unit", '["patient", 5]', int)
-    beside = {n: _pair(data, n, f'["insurer", "{n}"]', str) for n in ("offset", "weight")}
     if label.party not in parties:
         raise Wrong("data.label", f"names {label.party!r}, which is not a party; there are {', '.join(parties)}")
-    schemas, marks = declared.read_schemas(folder, parties, label, public)
+    return Declared(data, parties, label, *declared.read_schemas(folder, parties, label, public))
+
+
+def _federation(folder: Path, job: JobFile, public: bool) -> Federation:
+    data, parties, label, schemas, marks = read_declared(folder, job, public)
+    unit = None if "unit" not in data else _pair(data, "unit", '["patient", 5]', int)
+    beside = {n: _pair(data, n, f'["insurer", "{n}"]', str) for n in ("offset", "weight")}
     if job.privacy is not None:
         declared.refuse_marks(marks)
     policies = {name: Policy(**own) for name, p in parties.items() if (own := {k: p[k] for k in POLICY if k in p})}

@@ -6,12 +6,13 @@ none on the rows of the fit: those belong to the parties. Whoever gives rows ans
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.data.classes import called, count_strange, signs_of
+from colonnade.data.classes import as_named, called, count_strange, signs_of
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.problem import Logistic
@@ -39,7 +40,11 @@ def evaluate_fit(fit: Fit, evaluation: tuple[Any, Any] | None, basis: str | None
         )
     if not (isinstance(evaluation, tuple) and len(evaluation) == 2):
         raise InvalidInput("evaluation= wants a pair: (federation or frames, labels).")
-    data, given = evaluation
+    return evaluation_of(fit, *evaluation, basis)
+
+
+def evaluation_of(fit: Fit, data: Any, given: Any, basis: str) -> Evaluation:
+    """The figures on rows with these labels; what the rows are is up to whoever shows the figures to somebody."""
     scores = fit.scores(data)
     labels = np.asarray(given)
     if scores.ndim != 1 or labels.shape != scores.shape:
@@ -51,13 +56,19 @@ def evaluate_fit(fit: Fit, evaluation: tuple[Any, Any] | None, basis: str | None
 
 
 def _in_numbers(fit: Fit, labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels that are words as −1 and 1, by the names of the fit's classes."""
-    if fit.classes is None or labels.dtype.kind in "biuf":
+    """Labels that are words as −1 and 1, by the names of the fit's classes; numbers that are none of them stay."""
+    if fit.classes is None:
         return labels
-    if strange := count_strange(labels, fit.classes):
-        known = " nor ".join(repr(name) for name in fit.classes)
-        raise InvalidInput(f"{strange:,} of {labels.size:,} labels of evaluation= are neither {known}: leave them out.")
-    return signs_of(labels, fit.classes[1])
+    positive, strange = fit.classes[1], count_strange(labels, fit.classes)
+    rest = "negative" not in as_named(fit.classes)  # every other value is of the other class
+    if not strange or (rest and (signs_of(labels, positive) > 0.0).any()):
+        return signs_of(labels, positive)
+    if labels.dtype.kind in "biuf" and np.isin(labels, (-1, 0, 1)).all():
+        return labels
+    if rest:
+        return signs_of(labels, positive)
+    known = " nor ".join(repr(name) for name in fit.classes)
+    raise InvalidInput(f"{strange:,} of {labels.size:,} labels of evaluation= are neither {known}: leave them out.")
 
 
 def _of_classes(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str) -> Evaluation:
@@ -67,6 +78,8 @@ def _of_classes(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str)
     ranked = "the chance that a positive row is ranked above a negative one; 0.5 is guessing"
     figures: dict[str, tuple[float, float | None, str]] = {
         "AUC": (area(curve), area_error(scores, positive), ranked),
+        "Gini": (*_doubled(curve, scores, positive), "2·AUC − 1; 0 is guessing"),
+        "KS": (distance(curve), None, "largest distance between the shares of positive and negative rows found"),
         "accuracy": (*mean_and_error(right), "share of rows whose class is predicted"),
         "base rate": (*mean_and_error(positive), "share of positive rows"),
     }
@@ -74,6 +87,8 @@ def _of_classes(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str)
     remark = "Scores of this loss are no probabilities, so there is no calibration."
     if fit.link is not None or isinstance(fit.problem.loss, Logistic):
         chances = fit.predict_proba(data)
+        guessed = f"of the probabilities; guessing the base rate has {_entropy(positive):.4g}"
+        figures["log loss"] = (*_log_loss(np.where(positive, chances, 1.0 - chances)), guessed)
         figures["Brier score"] = (*mean_and_error((chances - positive) ** 2), "mean squared error of the probabilities")
         groups, remark = grouped(chances, positive.astype(np.float64)), ""
     without = {party: area(roc_curve(part, positive)) for party, part in _left_out(fit, data).items()}
@@ -115,6 +130,28 @@ def roc_curve(scores: Floats, positive: NDArray[np.bool_]) -> list[tuple[float, 
     found = np.cumsum(positive[order])[ends] / positive.sum()
     accused = np.cumsum(~positive[order])[ends] / (~positive).sum()
     return [(0.0, 0.0), *zip(accused.tolist(), found.tolist(), strict=True)]
+
+
+def distance(curve: list[tuple[float, float]]) -> float:
+    """Kolmogorov's and Smirnov's: how far the shares of positive and of negative rows found are apart, at most."""
+    return max(abs(found - accused) for accused, found in curve)
+
+
+def _doubled(
+    curve: list[tuple[float, float]], scores: Floats, positive: NDArray[np.bool_]
+) -> tuple[float, float | None]:
+    error = area_error(scores, positive)
+    return 2.0 * area(curve) - 1.0, None if error is None else 2.0 * error
+
+
+def _log_loss(truth: Floats) -> tuple[float, float | None]:
+    """From the probability that each row was given for what it is; 0 is infinitely wrong."""
+    return mean_and_error(-np.log(truth)) if truth.min() > 0.0 else (math.inf, None)
+
+
+def _entropy(positive: NDArray[np.bool_]) -> float:
+    rate = float(positive.mean())
+    return -sum(share * math.log(share) for share in (rate, 1.0 - rate) if share)
 
 
 def area(curve: list[tuple[float, float]]) -> float:

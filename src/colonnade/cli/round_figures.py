@@ -1,0 +1,92 @@
+"""Figures that `colonnade init` proposes for a column: such as one would print in a data dictionary.
+
+Numbers   by the column's name, where a figure of that name can only be so large, whatever the rows hold: an age, a
+          percentage. Else the least and the largest cell, rounded outward to a multiple of 1, 2 or 5 times a power of
+          ten, of at least a tenth of the way between them: the range grows by half at most, in practice by a fifth.
+Days      rounded outward to whole years, or months where the rows span less than two years.
+
+Rounded figures tell less of single rows than the extremes do, but they still were read off the rows: they are to be
+confirmed like all others.
+"""
+
+from __future__ import annotations
+
+import calendar
+import datetime as dt
+import math
+import re
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from colonnade.data.schema.cells import LARGEST
+from colonnade.data.schema.columns import Categorical, Date, Numeric
+
+if TYPE_CHECKING:
+    from colonnade.data.schema.columns import Column
+    from colonnade.data.schema.infer import Look
+
+PEOPLE = {"client", "customer", "driver", "employee", "member", "patient", "person"}
+AGES = {("age",), ("age", "years"), ("age", "in", "years"), *((one, "age") for one in PEOPLE)}
+MEANT = {  # by the last word of a name: what a figure of that name can be
+    "percent": (0.0, 100.0),
+    "percentage": (0.0, 100.0),
+    "pct": (0.0, 100.0),
+    "probability": (0.0, 1.0),
+    "proportion": (0.0, 1.0),
+    "hour": (0.0, 23.0),
+    "month": (1.0, 12.0),
+}
+BY_NAME, ROUNDED, AS_THEY_ARE = "by its name", "read off the rows, rounded outward", "read off the rows"
+LONG = dt.timedelta(days=730)
+
+
+def propose(seen: Look) -> tuple[Column | None, str]:
+    """The column that this looks like, with round figures, and where they are from; none, and why."""
+    column, why = seen.proposal()
+    if isinstance(column, Numeric):
+        if (meant := meant_by(column.name)) is not None:
+            low, high = meant
+            beyond = seen.low is not None and not low <= seen.low <= seen.high <= high
+            return replace(column, low=low, high=high), BY_NAME + ("; but cells lie outside: look" if beyond else "")
+        low, high = outward(column.low, column.high, seen.kind == "integer")
+        return replace(column, low=low, high=high), ROUNDED
+    if isinstance(column, Date):
+        low_day, high_day = whole_months(column.low, column.high)
+        return replace(column, low=low_day, high=high_day), ROUNDED
+    return column, why if column is None else AS_THEY_ARE
+
+
+def meant_by(name: str) -> tuple[float, float] | None:
+    """The bounds that a column's name alone says; None: it says none."""
+    words = tuple(re.findall("[a-z]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()))
+    return (0.0, 120.0) if words in AGES else MEANT.get(words[-1]) if words else None
+
+
+def outward(low: float, high: float, whole: bool = False) -> tuple[float, float]:
+    """Round figures around two; whole: no finer than 1."""
+    least, most = Decimal(repr(low)), Decimal(repr(high))
+    tenth = (most - least) / 10
+    power = Decimal(1).scaleb(tenth.adjusted())
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= tenth)
+    step = max(step, Decimal(1)) if whole else step
+    ends = float(math.floor(least / step) * step), float(math.ceil(most / step) * step)
+    return ends if all(abs(end) <= LARGEST for end in ends) else (low, high)
+
+
+def whole_months(low: dt.date, high: dt.date) -> tuple[dt.date, dt.date]:
+    """The first day of the month, or year, of one day, and the last of that of another."""
+    if high - low >= LONG:
+        return dt.date(low.year, 1, 1), dt.date(high.year, 12, 31)
+    return low.replace(day=1), high.replace(day=calendar.monthrange(high.year, high.month)[1])
+
+
+def in_words(column: Column) -> tuple[str, str]:
+    """What a column is taken as, and its figures; of levels only how many there are."""
+    if isinstance(column, Categorical):
+        return "one of", f"{len(column.levels):,} levels"
+    if isinstance(column, Date):
+        return "day", f"{column.low} to {column.high}"
+    if isinstance(column, Numeric):
+        return "number", f"{column.low:,.12g} to {column.high:,.12g}"
+    return "yes or no", ""
