@@ -85,7 +85,7 @@ def finished(made: Organisations, hub: Grpc) -> co.Fit | None:
     if not over:
         return None
     hub.hello(made.file)
-    hub._ask_each(Question.SETTLE, {name: ({"over": over}, ()) for name in made.names})
+    hub._ask_each({name: (Question.SETTLE, {"over": over}, ()) for name in made.names})
     return co.load(made.folder / "hub" / "fits" / "run.json")
 
 
