@@ -37,6 +37,15 @@ def dense_rmatvec(block, r, out):  # type: ignore[no-untyped-def]  # numba infer
 
 
 @njit(cache=True)
+def csr_rmatvec(data, indices, indptr, r, out):  # type: ignore[no-untyped-def]  # numba infers the types
+    """out[j] = <column j, r>, for a CSR block: as `dense_rmatvec`, without its zeros."""
+    out[:] = 0.0
+    for i in range(indptr.size - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            out[indices[k]] += data[k] * r[i]
+
+
+@njit(cache=True)
 def csc_matvec(data, indices, indptr, x, out):  # type: ignore[no-untyped-def]  # numba infers the types
     """out = block @ x, for a CSC block, column after column."""
     out[:] = 0.0

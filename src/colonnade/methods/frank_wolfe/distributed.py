@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -139,7 +139,7 @@ class Atoms:
 
     def append(self, column: Column) -> None:
         if isinstance(column, np.ndarray):
-            places = np.flatnonzero(column)
+            places = np.flatnonzero(column != 0.0)
             values = column[places]
         else:
             values, places = column.data, column.indices
@@ -252,8 +252,10 @@ class Walk:
         return step, weight
 
     def _intercept(self) -> float:
-        track = self.track
-        return self.problem.loss.best_intercept(track.prediction, track.y) if self.problem.intercept else 0.0
+        """The best one, looked for around the last: it has moved little."""
+        if not self.problem.intercept:
+            return 0.0
+        return self.track.intercept + self.problem.loss.best_intercept(self.track.scores, self.track.y)
 
 
 def coordinator(job: Job, settings: WalkSettings) -> Program[Answer]:
@@ -274,7 +276,8 @@ def coordinator(job: Job, settings: WalkSettings) -> Program[Answer]:
             track.learn(new)
         atom = numbers[who, index]
         step, weight = walk.step(t, atom, score)  # line 5
-        known, fresh = (_news(block, track, settings.step, atom, step, weight) for block in (nothing, new))
+        known = _news(nothing, track, settings.step, atom, step, weight)
+        fresh = replace(known, new=new)
         note: Note = {"round": t + 1, "objective": walk.objective, "gap": walk.gap, "step": step, "party": who}
         bids = yield from tell({p: known if p == who else fresh for p in parties}, Bid, note)  # line 3
     x = _coefficients(roster, numbers, track.weights) if isinstance(atoms, ColumnAtoms) else {}
