@@ -160,7 +160,7 @@ def test_a_split_of_the_columns_changes_no_bit(task, step, data):
 @given(problems(), steps, st.sampled_from([1.0, 0.1]))
 def test_sparse_and_dense_tables_agree_to_the_bit(task, step, kept):
     X, y, problem = task
-    X = np.where(np.random.default_rng(0).random(X.shape) < kept, X, 0.0)  # of a table of few entries zeros are not read
+    X = np.where(np.random.default_rng(0).random(X.shape) < kept, X, 0.0)  # zeros of a sparse table are not read
     method = co.DistributedFrankWolfe(rounds=12, tolerance=0.0, step=step)
     feds = [co.Federation.split(table, y, parties=min(2, X.shape[1])) for table in (X, sparse.csr_array(X))]
     dense, compressed = (co.fit(fed, problem, method=method) for fed in feds)

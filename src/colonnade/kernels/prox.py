@@ -1,4 +1,4 @@
-"""Proximal maps and projections, and the logistic loss along a line: arrays in, arrays out.
+"""Proximal maps and projections, and the logistic loss by row and along a line: arrays in, arrays out.
 
 Solves   prox of h·g at v = argmin_s g(s) + (s − v)²/(2h), and Euclidean projections (the prox of an indicator).
 Source   soft thresholding and its group and spectral forms are textbook; the simplex projection is the
@@ -119,6 +119,41 @@ def logistic_prox(margins: Floats, steps: Floats, out: Floats) -> None:
                     break
             m = newton
         out[i] = m
+
+
+@njit(inline="always", error_model="numpy")
+def _vanishing(a: float) -> Any:
+    """exp(-a) for a >= 0: from a = 700 on nothing, and no number where a is none."""
+    return exp_negative(a) if a < 700.0 else (0.0 if a >= 700.0 else a)
+
+
+def logistic_slopes(scores: Floats, y: Floats) -> Floats:
+    """phi' of every row."""
+    out = np.empty(scores.shape)
+    _slopes(scores.ravel(), y.ravel(), out.ravel())
+    return out
+
+
+def logistic_bends(scores: Floats) -> Floats:
+    """phi'' of every row."""
+    out = np.empty(scores.shape)
+    _bends(scores.ravel(), out.ravel())
+    return out
+
+
+@njit(cache=True, error_model="numpy")
+def _slopes(scores: Floats, y: Floats, out: Floats) -> None:
+    for i in range(out.size):
+        margin = y[i] * scores[i]
+        e = _vanishing(abs(margin))
+        out[i] = -y[i] * (e if margin >= 0.0 else 1.0) / (1.0 + e)
+
+
+@njit(cache=True, error_model="numpy")
+def _bends(scores: Floats, out: Floats) -> None:
+    for i in range(out.size):
+        e = _vanishing(abs(scores[i]))
+        out[i] = e / ((1.0 + e) * (1.0 + e))
 
 
 @njit(cache=True, error_model="numpy")

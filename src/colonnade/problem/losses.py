@@ -30,7 +30,7 @@ from scipy.special import expit, xlog1py, xlogy
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.kernels.prox import logistic_along, logistic_prox
+from colonnade.kernels.prox import logistic_along, logistic_bends, logistic_prox, logistic_slopes
 from colonnade.problem.checks import EDGE, class_labels, positive, real_labels, same_shape
 from colonnade.problem.search import Along, Derivative, rising_zero, unbounded_zero
 
@@ -235,13 +235,11 @@ class Logistic:
 
     @each_of
     def slope(self, scores: Floats, y: Floats) -> Floats:
-        slope: Floats = -y * expit(-y * scores)
-        return slope
+        return logistic_slopes(scores, y)
 
     @each_of
     def curvature(self, scores: Floats, y: Floats) -> Floats:  # noqa: ARG002
-        curvature: Floats = expit(scores) * expit(-scores)
-        return curvature
+        return logistic_bends(scores)
 
     def prox(self, v: Floats, y: Floats, step: float | Floats) -> Floats:
         h = row_step(v, y, step)

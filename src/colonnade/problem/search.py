@@ -65,15 +65,15 @@ def rising_zero(along: Along, low: float, high: float) -> float:
 
 
 def unbounded_zero(along: Along) -> float:
-    """The zero of `along` anywhere on the line: the bracket grows by doubling first."""
+    """The zero of `along` anywhere on the line: a bracket grows from 0, twice Newton's step first, at most 1."""
     along = cache(along)  # the ends of the bracket are looked at again
-    low, high = -1.0, 1.0
-    while along(low).value > 0.0:
-        low *= 2.0
-        if low < -0.25 * sys.float_info.max:
+    value, curvature, rounding = along(0.0)
+    if not abs(value) > rounding:  # also what is no number, which is refused there
+        return rising_zero(along, 0.0, 0.0)
+    newton = 2.0 * abs(value) / curvature if curvature > 0.0 else 1.0
+    sign, far = math.copysign(1.0, value), newton if 0.0 < newton < 1.0 else 1.0
+    while sign * along(-sign * far).value > 0.0:
+        far *= 2.0
+        if far > 0.25 * sys.float_info.max:
             raise InvalidInput("the objective falls without end along this line: it has no minimum.")
-    while along(high).value < 0.0:
-        high *= 2.0
-        if high > 0.25 * sys.float_info.max:
-            raise InvalidInput("the objective falls without end along this line: it has no minimum.")
-    return rising_zero(along, low, high)
+    return rising_zero(along, min(0.0, -sign * far), max(0.0, -sign * far))
