@@ -61,6 +61,21 @@ def test_products_with_the_public_matrix_are_those_of_integers(lattice, bound):
     assert ((got.astype(object) - public @ secret.astype(object)) % q == 0).all()
 
 
+@pytest.mark.parametrize("lattice", SMALL, ids=str)
+def test_sums_as_large_as_they_can_be_stay_exact(lattice):
+    """All entries of A the largest, which is odd, and as many rows at the bound as are multiplied at a time."""
+    top, width = (1 << (lattice.bits - 1)) - 1, lattice.bits // 8
+    whole = top.to_bytes(width, "little")
+    row = np.frombuffer(whole[:4] * 24 + whole[4:] * 24, np.uint8)
+    public = np.repeat(row[None], 600, 0)
+    for bound in (1, 63, 64, 65, 2**13 - 1, 2**20 - 1):
+        got = times_public(np.full((600, 2), bound), public, bound, lattice)
+        assert (got.astype(object) == 600 * bound * top % 2**64).all()
+    for columns in (2, 9):  # in machine words, and in floats
+        got = times_secret(public, np.full((24, columns), 5), lattice)
+        assert (got.astype(object) == 120 * top % 2**64).all()
+
+
 @pytest.mark.parametrize("dimension", [1408, 2176])
 def test_products_with_a_secret_stay_exact_at_its_full_length(dimension):
     """Sums of two thousand products of 47 bits and 5 would round in one float64 product."""

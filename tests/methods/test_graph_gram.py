@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
 
 import colonnade as co
 from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.methods.gram import graph_gram
+from colonnade.methods.gram import graph_gram, planned
 from colonnade.methods.gram.graph_gram import GraphGram, Item, Mail, Passed
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
-from colonnade.privacy.values import release
+from colonnade.privacy.values import encode_value, release
 from colonnade.runtime.program import COORDINATOR
 from tests.methods.test_secure_products import Cut, Until
 
@@ -34,6 +37,11 @@ def federation(rows=120, seed=0):
 def run(store, graph="line", engine=None, problem=PROBLEM, method=None, terms=TERMS):
     method = method or co.PrivateGram(topology=GRAPHS[graph])
     return co.fit(federation(), problem, method, terms, store=store, engine=engine)
+
+
+def keyring(name):
+    pinned = {other: public_key(other.encode() * 32) for other in "abc"}
+    return Keyring("run", name, name.encode() * 32, pinned, name.encode() * 32)
 
 
 # ---------------------------------------------------------------------------------------- the same on every graph
@@ -82,6 +90,53 @@ def test_there_is_no_coordinator_and_only_neighbours_talk(tmp_path):
     assert all(abs(order.index(x.sender) - order.index(x.receiver)) == 1 for x in tap.letters)
 
 
+def test_agents_in_between_are_shown_nothing_but_what_is_sealed(tmp_path, monkeypatch):
+    """On a line: rows, W and B as their gates let them out are in no message; the ones that go through "b" and "c" are
+    opened by those alone whom they are for."""
+    plain, opened = [], []
+    sealed, open_ = Gate.sealed, Keyring.open
+
+    def look(gate, parts, places, name):
+        plain.extend((gate.node, tuple(places), encode_value(part.value)) for part in parts)
+        return sealed(gate, parts, places, name)
+
+    monkeypatch.setattr(Gate, "sealed", look)
+    monkeypatch.setattr(Keyring, "open", lambda ring, *of: opened.append((of[0], ring._me)) or open_(ring, *of))
+    tap = co.Tap(co.InProcess())
+    run(tmp_path, "line", tap)
+    assert any(source == "a" and "d" in to for source, to, _ in plain) or any("a" in to for _, to, _ in plain)
+    sent = [letter.body for letter in tap.letters]
+    for _, _, body in plain:
+        inside = body[16:] if len(body) > 64 else body
+        assert not any(inside in message for message in sent)
+    assert set(opened) == {(source, to) for source, ends, _ in plain for to in ends}
+
+
+def test_what_is_sealed_for_one_agent_opens_for_no_other():
+    rings = {name: keyring(name) for name in "abc"}
+    for one, other in permutations("abc", 2):
+        rings[one].meet(other, *rings[other].hello)
+    (key, content) = rings["a"].seal({"c": 0}, b"rows", "0")["c"]
+    assert rings["c"].open("a", 0, key, content) == b"rows"
+    with pytest.raises(ProtocolError, match="does not open"):
+        rings["b"].open("a", 0, key, content)
+
+
+def test_a_key_that_was_changed_on_the_way_stops_the_run(tmp_path, monkeypatch):
+    """ "b", between "a" and all others, puts its own in the place of that of "a"."""
+    unbundle = graph_gram._unbundle
+
+    def swapped(came, sender, sizes):
+        found = unbundle(came, sender, sizes)
+        if sender == "b" and {"a", "b"} & found.keys() and all(size == (2, 0) for size in sizes.values()):
+            found["a"] = Item((release(bytes(32)), *found.get("a", next(iter(found.values()))).rows[1:]))
+        return found
+
+    monkeypatch.setattr(graph_gram, "_unbundle", swapped)
+    with pytest.raises(ProtocolError, match="not signed by the key pinned for it"):
+        run(tmp_path)
+
+
 def test_a_statement_names_what_it_rests_on_and_prices_are_those_of_the_star(tmp_path):
     fit = run(tmp_path)
     assert (fit.privacy.guarantee, fit.privacy.trust) == ("conditional", "parties")
@@ -120,6 +175,23 @@ def test_an_agent_that_planned_something_else_stops_the_run_before_anything_leav
     for party in PARTIES:
         ledger = Ledger(FileLog(tmp_path / "nodes" / f"{party}.db"), party, co.Policy())
         assert [e.what for e in ledger.entries() if e.event.rho] == ["noisy class sums of the columns"]
+
+
+def test_an_agent_of_whose_columns_none_was_kept_still_passes_on(tmp_path, monkeypatch):
+    """On a line "c" stands between "d" and the others."""
+    prepare = planned.prepare
+
+    def without(rule, columns, rows, sums):
+        rule, frame = prepare(rule, columns, rows, sums)
+        keep = columns.owner[frame.keep] != list(PARTIES).index("c")
+        norms = np.where(np.arange(4) == list(PARTIES).index("c"), 0.0, frame.norms)
+        parts = {name: getattr(frame, name)[keep] for name in ("keep", "centre", "scale", "doubt")}
+        return rule, replace(frame, norms=norms, **parts)
+
+    monkeypatch.setattr(planned, "prepare", without)
+    fit = run(tmp_path)
+    assert not fit.coefficients["c"].any()
+    assert fit.coefficients["d"].any()
 
 
 # ---------------------------------------------------------------------------------------- passing on

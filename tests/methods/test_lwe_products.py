@@ -10,7 +10,7 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.methods.gram import lwe_products, lwe_release, private_gram, secure_release
+from colonnade.methods.gram import lwe_products, lwe_release, planned, secure_release
 from colonnade.methods.gram.lwe_design import ERROR, GROWTH, Exchange
 from colonnade.methods.gram.lwe_products import Across
 from colonnade.methods.gram.rule import prepare
@@ -86,7 +86,7 @@ class Views:
             patch.setattr(Gate, "lattice_seed", lambda gate, digest: (gate.node.encode() * 32)[:32])
             patch.setattr(lwe_release, "settle", settled)
             patch.setattr(lwe_release, "gram_matrix", matrix)
-            patch.setattr(private_gram, "prepare", remember)
+            patch.setattr(planned, "prepare", remember)
             self.job, method = Job(problem, fed.roster(), terms), co.PrivateGram()
             method.check(self.job)
             plans = {name: unprotected(plan) for name, plan in method.price(self.job).items()}
@@ -292,6 +292,25 @@ def test_settings_that_do_not_go_with_it_are_refused(tmp_path):
         co.fit(federation(), PROBLEM, co.PrivateGram(cross="none"), TERMS, store=tmp_path)
     with pytest.raises(InvalidInput, match="2\\^-100"):
         co.fit(federation(), PROBLEM, co.PrivateGram(), replace(TERMS, epsilon=80.0), store=tmp_path)
+
+
+def test_a_gram_matrix_that_does_not_fit_is_refused_before_class_sums_are_paid(tmp_path, monkeypatch):
+    settle = lwe_release.settle
+    rule = lwe_release.HALF
+    monkeypatch.setattr(
+        lwe_release,
+        "settle",
+        lambda *of: settle(*of[:2], replace(of[2], rows=10**12)) if of[2].weight == rule else settle(*of),
+    )
+    with pytest.raises(InvalidInput, match="too large for encryption"):
+        run(tmp_path)
+    assert not list(tmp_path.glob("nodes/*"))
+
+
+def test_rows_stay_as_they_are_where_what_class_sums_advise_does_not_fit(tmp_path, monkeypatch):
+    monkeypatch.setattr(lwe_release, "fits", lambda *_: False)
+    fit = run(tmp_path)
+    assert fit.release.rule == "raw"
 
 
 def test_labels_that_were_released_need_no_products_for_class_sums(tmp_path):

@@ -13,7 +13,17 @@ from scipy import stats
 from colonnade.audit.setting import gate_for
 from colonnade.errors import InvalidInput, LeakError
 from colonnade.kernels.lwe import Lattice, inner, unpack_hidden
-from colonnade.methods.gram.lwe_design import ERROR, GROWTH, Exchange, Mechanism, Side, check_failure, settle
+from colonnade.methods.gram.lwe_design import (
+    ERROR,
+    GROWTH,
+    Exchange,
+    Mechanism,
+    Side,
+    check_failure,
+    secrets_of,
+    settle,
+)
+from colonnade.privacy import lattice as lattices
 from colonnade.privacy.events import HIDDEN
 from colonnade.privacy.lattice import (
     LEAST_BITS,
@@ -21,6 +31,7 @@ from colonnade.privacy.lattice import (
     TABLE,
     Blinding,
     Hiding,
+    bits_left,
     error_variance,
     longest,
     public_product,
@@ -38,7 +49,8 @@ PUBLIC = bytes(32)
 
 @pytest.mark.parametrize("lattice", TABLE, ids=str)
 def test_every_line_of_the_table_is_secure_by_the_estimate_after_the_hints_it_allows(lattice):
-    assert min(security(lattice, LEAST_SIGMA)) >= LEAST_BITS
+    assert bits_left(lattice, 150) >= LEAST_BITS
+    assert bits_left(lattice, 150) == min(security(lattice, LEAST_SIGMA)) - math.log2(300)
     assert (lattice.dimension * lattice.bits // 8) % 16 == 0
     assert lattice.sigma == Fraction(32, 5)
 
@@ -136,6 +148,17 @@ def test_what_is_printed_of_secrets_does_not_show_what_they_grow_from():
         assert "key" not in text
 
 
+def test_rows_are_hidden_and_multiplied_alike_on_one_thread_and_on_two(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, Y = rng.integers(0, 2, (700, 3)), rng.integers(-9, 10, (700, 5))
+    found = []
+    for chunks in (10**9, 2):
+        monkeypatch.setattr(lattices, "PARALLEL", chunks)
+        hiding = Hiding(bytes(32), PUBLIC, LITTLE, np.full(3, 1 << 16), 6)
+        found.append((hiding.rows(40, X), public_product(Y, 40, 9, PUBLIC, LITTLE).tobytes()))
+    assert found[0] == found[1]
+
+
 # ---------------------------------------------------------------------------------------- the gate
 
 
@@ -199,7 +222,7 @@ def test_growth_error_and_hints_are_those_of_the_formulas():
     """Worked out from docs/privacy.md for three parties, of which b sends to both others and a to c."""
     sides = {"a": side(3, 33.0, 1.0, False), "b": side(2), "c": side(5, 1.0, 16.0)}
     law = mechanism(9_000, sides)
-    settled = replace(settle(sides, (("a", "b"), ("a", "c"), ("b", "c")), law), lattice=TABLE[1], cut=9)
+    settled = replace(settle(sides, (("a", "b"), ("a", "c"), ("b", "c")), law), lattice=Lattice(40, 1792), cut=9)
     assert settled.routes == (("b", "a"), ("a", "c"), ("b", "c"))
     lattice, noise = settled.lattice, law.weight * law.sigma
     steps = {party: sides[party].units / settled.scales[party] for party in ("a", "b")}
@@ -249,6 +272,27 @@ def test_a_refusal_names_what_does_not_hold_and_what_to_change(monkeypatch):
     monkeypatch.setattr(Exchange, "hints", property(lambda _: 1.0))
     with pytest.raises(InvalidInput, match=r"leave an sd of 2.61 of its secrets where 4 must be left"):
         settle({"a": side(200), "b": side(2)}, (("a", "b"),), mechanism(20_000, sides))
+
+
+def test_many_secrets_take_a_longer_lattice_and_too_many_are_refused():
+    """One more for each column and stage: some 300 leave 128 bits of the shortest one modulo 2^32."""
+    sides = {"a": side(200), "b": side(2)}
+    law = mechanism(20_000, sides)
+    lengths = [settle(sides, (("a", "b"),), replace(law, secrets=count)).lattice for count in (1, 290, 310, 90_000)]
+    assert lengths == [TABLE[0], TABLE[0], TABLE[1], TABLE[1]]
+    with pytest.raises(
+        InvalidInput, match=r"10,000,000 secrets.*bits of security where 128 must be left.*fewer columns"
+    ):
+        settle(sides, (("a", "b"),), replace(law, secrets=10_000_000))
+
+
+def test_secrets_are_counted_for_every_column_that_is_sent_or_received():
+    assert secrets_of({"a": 200, "b": 3}, (("a", "b"),)) == 203
+    widths, pairs = {"a": 3, "b": 2, "c": 5, "d": 0}, (("a", "b"), ("a", "c"), ("b", "c"))
+    assert secrets_of(widths, pairs) == 2 * 10  # with two partners a party may send and receive
+    exchange = Exchange({name: side(width) for name, width in widths.items()}, pairs, mechanism(9, {}), TABLE[0], 0)
+    drawn = sum(widths[name] * (bool(exchange.receivers(name)) + bool(exchange.senders(name))) for name in widths)
+    assert drawn == 2 + 3 + 3 + 5 <= secrets_of(widths, pairs)
 
 
 @pytest.mark.parametrize("figure", ["growth", "error", "hints"])

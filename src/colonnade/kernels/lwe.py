@@ -30,8 +30,10 @@ from colonnade.kernels.ring import Ring
 from colonnade.kernels.ring_products import cross
 
 SMALL = 127  # entries of S and r are below this: 20 standard deviations, passed once in 10^80 draws
-CHUNK = 1024  # rows of A that are held at a time
+CHUNK = 256  # rows of A that are held at a time: as bytes and as floats they stay near a core
 ROWS = 256  # rows that are multiplied at a time
+FEWEST_ROWS = 32  # below it two products of halves of A cost less than one of so few rows
+FEW = 8  # columns of a secret up to which machine words are multiplied as they are
 EXACT_BITS = 53  # float64 sums of integers are exact up to 2^53
 BUFFER = bytes(1 << 16)
 
@@ -48,23 +50,37 @@ class Lattice:
     def ring(self) -> Ring:
         return Ring(self.bits)
 
-    def public(self, key: bytes, first: int, count: int) -> NDArray[np.uint8]:
-        """Rows `first` to `first + count` of A, of which the first `dimension` carry no plaintext.
+    def public(self, key: bytes, first: int, count: int, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+        """Rows `first` to `first + count` of A, of which the first `dimension` carry no plaintext; in `out`, if given.
 
         Row i is bits/8 bytes an entry of an AES-256 counter stream under `key`, one row after another: first the low 32
         bits of all entries, then all that is above them, little-endian.
         """
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-        row = self.dimension * self.bits // 8  # a whole number of AES blocks, for each line of the table
-        counter, skip = divmod(first * row, 16)
+        counter, skip = divmod(first * self.row_bytes, 16)
         stream = Cipher(algorithms.AES256(key), modes.CTR(counter.to_bytes(16, "big"))).encryptor()
         stream.update(BUFFER[:skip])
-        out = np.empty(count * row, np.uint8)
+        out = np.empty(count * self.row_bytes, np.uint8) if out is None else out[: count * self.row_bytes]
         for at in range(0, out.size, len(BUFFER)):
             part = out[at : at + len(BUFFER)]
             stream.update_into(BUFFER[: part.size], part.data)
-        return out.reshape(count, row)
+        return out.reshape(count, self.row_bytes)
+
+    @property
+    def row_bytes(self) -> int:
+        """Of one row of A: a whole number of AES blocks, for each line of the table."""
+        return self.dimension * self.bits // 8
+
+    def split(self, stream: NDArray[np.uint8]) -> tuple[Integers, Integers]:
+        """The low 32 bits of every entry of some rows of A, and all above them: together numbers from -q/2 on."""
+        low = stream[:, : 4 * self.dimension].view("<u4")
+        if self.bits == 32:
+            return low.view("<i4"), NO_BITS
+        return low, stream[:, 4 * self.dimension :].view("<i1" if self.bits == 40 else "<i2")
+
+
+NO_BITS = np.zeros((0, 0), np.int8)
 
 
 @njit(cache=True, nogil=True)
@@ -72,9 +88,14 @@ def _lift(words, above, low_bits, low, high):  # type: ignore[no-untyped-def]  #
     """words + 2^32·above, with `low_bits` as low + 2^low_bits·high: all three as near to zero as they can be."""
     step, part = 2.0**low_bits, 2.0**-low_bits
     for i in range(words.shape[0]):
-        row, upper, out = words[i], above[i], low[i]
-        for j in range(row.size):
-            out[j] = i64(row[j]) + (i64(upper[j]) << 32)
+        row, out = words[i], low[i]
+        if above.size:
+            upper = above[i]
+            for j in range(row.size):
+                out[j] = i64(row[j]) + (i64(upper[j]) << 32)
+        else:
+            for j in range(row.size):
+                out[j] = row[j]
         if low_bits:
             rest = high[i]
             for j in range(row.size):
@@ -91,56 +112,109 @@ def _add_shifted(sums, shift, total):  # type: ignore[no-untyped-def]  # numba i
             row[j] += i64(more[j]) << shift
 
 
-def lifted(stream: NDArray[np.uint8], lattice: Lattice, reach: int) -> list[tuple[Floats, int]]:
-    """Rows of A as floats and powers of two that they stand before: parts so small that sums of ROWS products with
-    entries below 2^reach are exact."""
-    shape = (len(stream), lattice.dimension)
-    words = stream[:, : 4 * lattice.dimension].view("<u4")
-    above: Integers = np.broadcast_to(np.int8(0), shape)
-    if lattice.bits == 32:
-        words = words.view("<i4")
-    else:
-        above = stream[:, 4 * lattice.dimension :].view("<i1" if lattice.bits == 40 else "<i2")
-    if lattice.bits - 1 + reach + ROWS.bit_length() - 1 <= EXACT_BITS:
-        whole = np.empty(shape)
-        _lift(words, above, 0, whole, whole)
-        return [(whole, 0)]
-    low, high, half = np.empty(shape), np.empty(shape), lattice.bits // 2
-    _lift(words, above, half, low, high)
-    return [(low, 0), (high, half)]
+@njit(cache=True, nogil=True)
+def _times_few(words, above, columns, out):  # type: ignore[no-untyped-def]  # numba infers the types
+    """(words + 2^32·above) times each of a few columns, modulo 2^64, in machine words."""
+    for i in range(words.shape[0]):
+        row = words[i]
+        for k in range(columns.shape[0]):
+            column, total = columns[k], i64(0)
+            if above.size:
+                upper = above[i]
+                for j in range(row.size):
+                    total += (i64(row[j]) + (i64(upper[j]) << 32)) * column[j]
+            else:
+                for j in range(row.size):
+                    total += i64(row[j]) * column[j]
+            out[i, k] = total
 
 
-def times_secret(public: NDArray[np.uint8], secret: Integers, lattice: Lattice) -> NDArray[np.uint64]:
+class Room:
+    """Where rows of A are made and become floats: for one thread, used again for the next rows."""
+
+    def __init__(self, lattice: Lattice) -> None:
+        self.lattice = lattice
+        self._stream = np.empty(0, np.uint8)
+        self._parts = [np.empty((0, lattice.dimension))] * 2
+
+    def public(self, key: bytes, first: int, count: int) -> NDArray[np.uint8]:
+        """`Lattice.public`, until the next call."""
+        if self._stream.size < count * self.lattice.row_bytes:
+            self._stream = np.empty(count * self.lattice.row_bytes, np.uint8)
+        return self.lattice.public(key, first, count, self._stream)
+
+    def lifted(self, stream: NDArray[np.uint8], parts: int) -> list[tuple[Floats, int]]:
+        """Rows of A as floats and the power of two that they stand before: in one part, or in two of half the bits."""
+        for k in range(parts):
+            if len(self._parts[k]) < len(stream):
+                self._parts[k] = np.empty((len(stream), self.lattice.dimension))
+        low, high = (part[: len(stream)] for part in (self._parts[0], self._parts[parts - 1]))
+        half = 0 if parts == 1 else self.lattice.bits // 2
+        _lift(*self.lattice.split(stream), half, low, high)
+        return [(low, 0)] if parts == 1 else [(low, 0), (high, half)]
+
+
+def rows_at_once(lattice: Lattice, bound: int, parts: int) -> int:
+    """Of how many rows sums of products are exact: those of A in so many parts, times entries within a bound."""
+    return (1 << EXACT_BITS) // (max(1, bound) << (lattice.bits // parts - 1))
+
+
+def times_secret(
+    public: NDArray[np.uint8], secret: Integers, lattice: Lattice, room: Room | None = None
+) -> NDArray[np.uint64]:
     """A·S modulo 2^64, to the last bit."""
-    most = int(np.abs(secret).sum(axis=0).max(initial=1))  # sums of products are below 2^(bits-1) times this
-    reach = max(0, most.bit_length() - (ROWS.bit_length() - 1))
-    small = secret.astype(np.float64)
     total = np.zeros((len(public), secret.shape[1]), np.int64)
-    for part, shift in lifted(public, lattice, reach):
+    if secret.shape[1] <= FEW:
+        _times_few(*lattice.split(public), np.ascontiguousarray(secret.T, np.int64), total)
+        return total.view(np.uint64)
+    most = int(np.abs(secret).sum(axis=0).max(initial=1))  # sums of products are at most 2^(bits-1) times this
+    small = secret.astype(np.float64)
+    parts = 1 if rows_at_once(lattice, most, 1) else 2
+    for part, shift in (room or Room(lattice)).lifted(public, parts):
         total += (part @ small).astype(np.int64) << shift
     return total.view(np.uint64)
 
 
+class PublicProduct:
+    """Aᵀ·rows modulo 2^64, some rows at a time, for rows with |entry| ≤ bound, a public limit that the caller keeps."""
+
+    def __init__(self, lattice: Lattice, columns: int, bound: int) -> None:
+        self.room = Room(lattice)
+        self._parts = 1 if rows_at_once(lattice, bound, 1) >= FEWEST_ROWS else 2
+        self._size = max(1, min(ROWS, rows_at_once(lattice, bound, self._parts)))
+        self._total = np.zeros((columns, lattice.dimension), np.int64)
+        self._sums = np.empty(self._total.shape)
+
+    def add(self, rows: Integers, public: NDArray[np.uint8]) -> None:
+        lifted = self.room.lifted(public, self._parts)
+        for first in range(0, len(rows), self._size):
+            own = rows[first : first + self._size].astype(np.float64).T
+            for part, shift in lifted:
+                np.matmul(own, part[first : first + self._size], out=self._sums)
+                _add_shifted(self._sums, shift, self._total)
+
+    @property
+    def total(self) -> NDArray[np.uint64]:
+        return self._total.view(np.uint64).T
+
+
 def times_public(rows: Integers, public: NDArray[np.uint8], bound: int, lattice: Lattice) -> NDArray[np.uint64]:
-    """Aᵀ·rows modulo 2^64, for rows with |entry| ≤ bound, a public limit that the caller keeps."""
-    reach = max(1, bound).bit_length()
-    parts = lifted(public, lattice, reach)
-    size = 1 << max(0, min(ROWS.bit_length() - 1, EXACT_BITS - reach - (lattice.bits // len(parts))))
-    total = np.zeros((rows.shape[1], lattice.dimension), np.int64)
-    sums = np.empty(total.shape)
-    for first in range(0, len(rows), size):
-        own = rows[first : first + size].astype(np.float64).T
-        for part, shift in parts:
-            np.matmul(own, part[first : first + size], out=sums)
-            _add_shifted(sums, shift, total)
-    return total.view(np.uint64).T
+    """The same of all rows at once."""
+    product = PublicProduct(lattice, rows.shape[1], bound)
+    product.add(rows, public)
+    return product.total
 
 
 def hide(
-    public: NDArray[np.uint8], secret: Integers, error: Integers, scaled: Integers | None, lattice: Lattice
+    public: NDArray[np.uint8],
+    secret: Integers,
+    error: Integers,
+    scaled: Integers | None,
+    lattice: Lattice,
+    room: Room | None = None,
 ) -> NDArray[np.uint64]:
     """Some rows of b, as they are before rounding; `scaled` has the rows of X·diag(Δ), None for the first ones."""
-    hidden = times_secret(public, secret, lattice) + error.astype(np.uint64)
+    hidden = times_secret(public, secret, lattice, room) + error.astype(np.uint64)
     if scaled is not None:
         hidden += scaled.astype(np.uint64)
     return np.asarray(hidden & np.uint64(lattice.ring.mask))

@@ -322,8 +322,12 @@ class MethodBase(ABC):
         return 0
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  never
-        """Whether parties talk to each other, sealed, through the coordinator."""
+        """Whether parties talk to each other, sealed, through the coordinator or through other parties."""
         return False
+
+    def rests_on(self, job: Job) -> str:
+        """The trust model whose assumptions a private run rests on: most often the one that was asked for."""
+        return "" if job.privacy is None else str(job.privacy.trust)
 
     def by_place(self, job: Job) -> bool:  # noqa: ARG002  never
         """Whether what leaves in a private run depends on the place of a row; the statement says what that means."""

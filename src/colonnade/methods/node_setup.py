@@ -136,9 +136,9 @@ def party_setup(
     return replace(setup, sealed=method.SEALED, receipts=receipts)
 
 
-def assumptions(job: Job) -> tuple[Assumption, ...]:
+def assumptions(job: Job, method: AnyMethod) -> tuple[Assumption, ...]:
     """What the statement of a private run rests on, by its trust model."""
-    return () if job.privacy is None else OF_TRUST.get(str(job.privacy.trust), ())
+    return OF_TRUST.get(method.rests_on(job), ())
 
 
 def place_of(job: Job, method: AnyMethod, *, keyed: bool) -> str:

@@ -165,7 +165,7 @@ def request_for(run: str, call: Call, priced: Priced, data: PartyData, scored: i
     )
     place = place_of(job, method, keyed=data.file.on is not None)
     unused = () if job.privacy is None else data.seen.unused
-    request = replace(request, assumed=assumptions(job), place=place, curves=curves_in_words(job.roster))
+    request = replace(request, assumed=assumptions(job, method), place=place, curves=curves_in_words(job.roster))
     return replace(request, notices=data.notices(job), unused=unused)
 
 

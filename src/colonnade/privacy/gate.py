@@ -15,7 +15,7 @@ import hmac
 import json
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -310,6 +310,21 @@ class Gate:
         """This party's public key of the run and its signature: random numbers, and nothing about data."""
         key, signature = self.keyring.hello
         return release(key), release(signature)
+
+    def sealed(
+        self, parts: tuple[Released[Any], ...], places: Mapping[str, int], name: str
+    ) -> tuple[Released[bytes], ...]:
+        """What was released, over nodes who may not read it: its content, and for each receiver the key to it.
+
+        `places` and `name` are those of `Keyring.seal`: they tell this from everything else that is sealed.
+        """
+        made = [*self.keyring.seal(places, encode_value(parts), f"passed on/{name}").values()]
+        return release(made[0][1]), *(release(key) for key, _ in made)
+
+    def opened(self, sender: str, place: int, key: bytes, content: bytes) -> tuple[Released[Any], ...]:
+        """What another node sealed for this one."""
+        parts: tuple[Released[Any], ...] = decode_value(self.keyring.open(sender, place, key, content))
+        return parts
 
     @property
     def keyring(self) -> Keyring:

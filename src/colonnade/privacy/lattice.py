@@ -14,22 +14,37 @@ Estimate   `security`, of the two attacks that shorten vectors: `python -m bench
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from colonnade.kernels.arrays import Floats, Integers
-from colonnade.kernels.lwe import CHUNK, SMALL, Lattice, hide, inner, open_answer, pack_hidden, times_public
+from colonnade.kernels.lwe import (
+    CHUNK,
+    SMALL,
+    Lattice,
+    PublicProduct,
+    Room,
+    hide,
+    inner,
+    open_answer,
+    pack_hidden,
+    times_public,
+)
 from colonnade.privacy.keyring import derive
 from colonnade.privacy.mechanisms import Noise, rational_sigma
 
-TABLE = (Lattice(32, 1408), Lattice(40, 1792), Lattice(48, 2176))  # the first that a stage fits in is taken
+# The first that a stage fits in is taken: of each modulus a length for some hundred secrets, and one for thousands.
+TABLE = (*map(Lattice, (32, 32, 40, 40, 48, 48), (1408, 1472, 1792, 1856, 2176, 2240)),)
 LEAST_SIGMA = 4.0  # what hints must leave of σ; the estimate is made with it
-LEAST_BITS = 128.0  # of security that every line of the table has by that estimate, for one secret
+LEAST_BITS = 128.0  # of security that all secrets of a run together must have by that estimate
+PARALLEL = 8  # chunks of rows from which a second thread pays
 FAILURE = 2.0**-100  # the chance that one figure of a stage is over its bound: counted with the adversary's advantage
 
 
@@ -77,13 +92,19 @@ class Hiding:
 
     def rows(self, first: int, rows: Integers) -> bytes:
         """Rows `first` on of the columns, hidden and rounded."""
-        out = np.empty((len(rows), self.scales.size), np.uint64)
-        for start, count in _chunks(len(rows)):
-            place = self.lattice.dimension + first + start
-            public, error = self.lattice.public(self.public, place, count), self._error(place, count)
-            scaled = rows[start : start + count].astype(np.int64) * self.scales
-            out[start : start + count] = hide(public, self.secret, error, scaled, self.lattice)
-        return pack_hidden(out, self.cut, self.lattice)
+        lattice, secret, out = self.lattice, self.secret, np.empty((len(rows), self.scales.size), np.uint64)
+
+        def some(chunks: Chunks) -> None:
+            room = Room(lattice)
+            for start, count in chunks:
+                place = lattice.dimension + first + start
+                public = room.public(self.public, place, count)
+                scaled = rows[start : start + count].astype(np.int64) * self.scales
+                error = self._error(place, count)
+                out[start : start + count] = hide(public, secret, error, scaled, lattice, room)
+
+        _on_both_cores(some, len(rows))
+        return pack_hidden(out, self.cut, lattice)
 
     def _error(self, first: int, count: int) -> NDArray[np.int64]:
         return _small(self.key, f"e from row {first} on", (count, self.scales.size), self.lattice)
@@ -126,15 +147,32 @@ class Blinding:
 
 def public_product(rows: Integers, first: int, bound: int, public: bytes, lattice: Lattice) -> NDArray[np.uint64]:
     """AᵀY over rows `first` on, of entries within a public bound."""
+
+    def some(chunks: Chunks) -> NDArray[np.uint64]:
+        product = PublicProduct(lattice, rows.shape[1], bound)
+        for start, count in chunks:
+            part = product.room.public(public, lattice.dimension + first + start, count)
+            product.add(rows[start : start + count], part)
+        return product.total
+
     total = np.zeros((lattice.dimension, rows.shape[1]), np.uint64)
-    for start, count in _chunks(len(rows)):
-        part = lattice.public(public, lattice.dimension + first + start, count)
-        total += times_public(rows[start : start + count], part, bound, lattice)
+    for part in _on_both_cores(some, len(rows)):
+        total += part
     return np.asarray(total & np.uint64(lattice.ring.mask))
 
 
-def _chunks(rows: int) -> Iterator[tuple[int, int]]:
-    return ((start, min(CHUNK, rows - start)) for start in range(0, rows, CHUNK))
+Chunks = list[tuple[int, int]]  # first row, number of rows
+T = TypeVar("T")
+
+
+def _on_both_cores(work: Callable[[Chunks], T], rows: int) -> list[T]:
+    """The work on every other chunk of rows, on two threads: kernels let go of the interpreter. Sums are of integers,
+    the same in any order."""
+    chunks = [(start, min(CHUNK, rows - start)) for start in range(0, rows, CHUNK)]
+    if len(chunks) < PARALLEL:
+        return [work(chunks)]
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(work, (chunks[::2], chunks[1::2])))
 
 
 # ------------------------------------------------------------------------------------------------ bounds
@@ -169,6 +207,12 @@ def error_variance(squares: Floats, cut: int, lattice: Lattice) -> Floats:
 # ------------------------------------------------------------------------------------------------ security
 
 
+def bits_left(lattice: Lattice, secrets: int) -> float:
+    """Bits of security of so many secrets together: an attack may be about any of them, and as sender or receiver."""
+    return min(security(lattice)) - math.log2(2.0 * max(1, secrets))
+
+
+@lru_cache
 def security(lattice: Lattice, sigma: float = LEAST_SIGMA) -> tuple[float, float]:
     """Bits of work of the primal and of the dual attack, core-SVP: 0.292 of the block size that they need.
 

@@ -345,7 +345,7 @@ def _gaussian_one(stream: Stream, at: Cursor, s: int, m: int, width: int) -> int
     return 0
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _gaussian_kernel(stream: Stream, out: NDArray[np.int64], s: int, m: int, width: int) -> tuple[int, int]:
     """Fills `out` while bytes last: how many draws are finished, how many bytes they used."""
     at = np.zeros(1, dtype=np.int64)

@@ -459,7 +459,7 @@ def _statement(run: RunDriver) -> PrivacyStatement:
         return not_private("exact values left the parties, so no bound on epsilon holds", unit, seen)
     if run.noise is not None:
         return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, seen)
-    assumed = node_setup.assumptions(run.job)
+    assumed = node_setup.assumptions(run.job, run.method)
     schemas = {name: party.schema for name, party in run.federation.parties.items()}
     read_off = [name for name, schema in schemas.items() if schema is not None and schema.source == "public"]
     caveats = stating.large_delta(run.job.privacy, *run.job.units), stating.read_off(read_off)

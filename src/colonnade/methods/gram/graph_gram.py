@@ -3,17 +3,18 @@
 Solves   as private_gram.py; trust "parties", and nobody carries or collects anything in the middle.
 Steps    every agent plans the next release from public and released figures, and all compare digests of it. Pairs
          compute their products (lwe_products.py); what two agents that are no neighbours tell each other is passed on
-         along the tree of fewest hops from its sender. Then everybody's noisy parts go to everybody, and each agent has
-         the same noisy matrix, solves the same problem, and gets the same bits.
-Leaves   what leaves in private_gram.py with trust "parties". Agents between two others, and whoever carries their
-         messages, see it, too: what is proven there is proven against whoever sees everything.
+         along the tree of fewest hops from its sender, sealed for its receivers. Then everybody's noisy parts go to
+         everybody, and each agent has the same noisy matrix, solves the same problem, and gets the same bits.
+Leaves   what leaves in private_gram.py with trust "parties"; keys of the run, signed by pinned ones. What is proven
+         there is proven against whoever sees everything; sealed, agents in between do not.
 Price    rho in all, as there.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -30,7 +31,8 @@ from colonnade.methods.gram.lwe_release import (
     read_parts,
     sums_parts,
 )
-from colonnade.methods.gram.private_gram import PrivateGram, conclude, describe, plan_gram
+from colonnade.methods.gram.planned import plan_gram
+from colonnade.methods.gram.private_gram import PrivateGram, conclude, describe
 from colonnade.methods.gram.rule import RowFrame
 from colonnade.methods.gram.secure_design import Design, GramSettings
 from colonnade.methods.gram.secure_release import (
@@ -54,8 +56,8 @@ from colonnade.runtime.program import Post, Program, expect, message
 
 @message(160)
 class Passed:
-    """Agent → its neighbour: what it sends, and what it passes on, in the order of the roster: rows under encryption or
-    digests; answers and noisy parts."""
+    """Agent → its neighbour: what it sends, and what it passes on, in the order of the roster: keys, digests, and what
+    is sealed for whoever it is for; noisy parts."""
 
     rows: tuple[Released[bytes], ...]
     numbers: tuple[Released[Packed], ...]
@@ -75,6 +77,8 @@ class Mail:
     graph: Topology
     names: tuple[str, ...]
     me: str
+    _sealed: Counter[str] = field(default_factory=Counter)  # what was sealed for each agent
+    _opened: Counter[str] = field(default_factory=Counter)  # and what came sealed from each
 
     @cached_property
     def _trees(self) -> dict[str, dict[str, str]]:
@@ -93,26 +97,48 @@ class Mail:
         return way[::-1]
 
     def spread(
-        self, mine: Item, reach: Mapping[str, tuple[str, ...]], sizes: Mapping[str, tuple[int, int]]
+        self,
+        mine: Item,
+        reach: Mapping[str, tuple[str, ...]],
+        sizes: Mapping[str, tuple[int, int]],
+        pace: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Program[dict[str, Item]]:
-        """What every source in `reach` tells the agents named there; `sizes`: how many rows and numbers it has."""
-        ways = {source: [self._way(source, to) for to in ends] for source, ends in reach.items()}
+        """What every source in `reach` tells the agents named there; `sizes`: how many rows and numbers it has.
+
+        `pace`: who tells whom that it goes along, without a word: nobody sends more before it has heard from them.
+        """
+        told = {source: [self._way(source, to) for to in ends] for source, ends in reach.items()}
+        heard = {source: [self._way(source, to) for to in ends] for source, ends in (pace or {}).items()}
+        every = [way for ways in (*told.values(), *heard.values()) for way in ways]
         held = {self.me: mine}
-        for hop in range(1, max((len(way) for found in ways.values() for way in found), default=1)):
-            out: dict[str, dict[str, None]] = {}
-            due: dict[str, dict[str, None]] = {}
-            for source in sorted(ways, key=self.names.index):
-                for way in ways[source]:
-                    if hop < len(way):
-                        if way[hop - 1] == self.me:
-                            out.setdefault(way[hop], {})[source] = None
-                        if way[hop] == self.me:
-                            due.setdefault(way[hop - 1], {})[source] = None
+        for hop in range(1, max(map(len, every), default=1)):
+            steps = [(way[hop - 1], way[hop]) for way in every if hop < len(way)]
+            out: dict[str, dict[str, None]] = {to: {} for before, to in steps if before == self.me}
+            due: dict[str, dict[str, None]] = {before: {} for before, to in steps if to == self.me}
+            for source in sorted(told, key=self.names.index):
+                for way in told[source]:
+                    if hop < len(way) and way[hop - 1] == self.me:
+                        out[way[hop]][source] = None
+                    if hop < len(way) and way[hop] == self.me:
+                        due[way[hop - 1]][source] = None
             if out or due:
                 inbox = yield Post({to: _bundle([held[s] for s in found]) for to, found in out.items()}, tuple(due))
                 for before, sources in due.items():
                     held |= _unbundle(expect(inbox, before, Passed), before, {s: sizes[s] for s in sources})
         return {source: held[source] for source, ends in reach.items() if self.me in ends}
+
+    def seal(self, gate: Gate, parts: tuple[Released[Any], ...], to: tuple[str, ...]) -> tuple[Released[bytes], ...]:
+        """Something for these agents alone: its content, and for each of them the key to it."""
+        places = {agent: self._sealed[agent] for agent in to}
+        sealed = gate.sealed(parts, places, f"{sum(self._sealed.values())}")
+        self._sealed.update(to)
+        return sealed
+
+    def open(self, gate: Gate, sender: str, wrapped: Released[bytes], content: Released[bytes]) -> tuple[Any, ...]:
+        """What another agent sealed for this one, in the order in which it did."""
+        place = self._opened[sender]
+        self._opened[sender] += 1
+        return tuple(part.value for part in gate.opened(sender, place, wrapped.value, content.value))
 
 
 def _bundle(items: list[Item]) -> Passed:
@@ -138,26 +164,36 @@ class GraphLine:
     gate: Gate
     mail: Mail
 
-    @cached_property
-    def _reach(self) -> dict[str, tuple[str, ...]]:
-        every = {name: self.exchange.partners(name) for name in self.mail.names}
-        return {name: partners for name, partners in every.items() if partners}
-
     def rows(self, rows: Released[bytes]) -> Program[dict[str, bytes]]:
-        came = yield from self.mail.spread(Item((rows,)), self._reach, dict.fromkeys(self._reach, (1, 0)))
-        return {sender: came[sender].rows[0].value for sender in self.exchange.senders(self.mail.me)}
+        exchange, mail, me = self.exchange, self.mail, self.mail.me
+        to = {name: exchange.receivers(name) for name in exchange.sending}
+        back = {name: exchange.senders(name) for name in mail.names if exchange.senders(name)}
+        mine = Item(mail.seal(self.gate, (rows,), to[me])) if me in to else Item()
+        came = yield from mail.spread(mine, to, {name: (1 + len(ends), 0) for name, ends in to.items()}, back)
+        found = {}
+        for sender in exchange.senders(me):
+            content, *keys = came[sender].rows
+            (found[sender],) = mail.open(self.gate, sender, keys[to[sender].index(me)], content)
+        return found
 
     def answers(
         self, blind: Released[Packed] | None, noisy: Mapping[str, Released[Packed]]
     ) -> Program[dict[str, tuple[Packed, ...]]]:
-        exchange, me = self.exchange, self.mail.me
-        sizes = {name: (0, 1 + len(exchange.senders(name)) if exchange.senders(name) else 0) for name in self._reach}
-        mine = Item((), () if blind is None else (blind, *noisy.values()))
-        came = yield from self.mail.spread(mine, self._reach, sizes)
+        exchange, mail, me = self.exchange, self.mail, self.mail.me
+        to = {name: exchange.senders(name) for name in mail.names if exchange.senders(name)}
+        mine: tuple[Released[bytes], ...] = ()
+        if blind is not None:  # W, for all of them; then B of each, for it alone
+            mine = mail.seal(self.gate, (blind,), to[me])
+            for sender, one in noisy.items():
+                mine += mail.seal(self.gate, (one,), (sender,))
+        came = yield from mail.spread(Item(mine), to, {name: (1 + 3 * len(ends), 0) for name, ends in to.items()})
         found: dict[str, tuple[Packed, ...]] = {}
         for receiver in exchange.receivers(me):
-            whole, *others = came[receiver].numbers
-            found[receiver] = whole.value, others[exchange.senders(receiver).index(me)].value
+            whole, *rest = came[receiver].rows
+            place, senders = to[receiver].index(me), len(to[receiver])
+            content, key = rest[senders + 2 * place : senders + 2 * place + 2]
+            blinded = mail.open(self.gate, receiver, rest[place], whole)
+            found[receiver] = *blinded, *mail.open(self.gate, receiver, key, content)
         return found
 
 
@@ -167,6 +203,7 @@ class GraphLine:
 def peer(job: Job, block: Block, gate: Gate, settings: GraphGram) -> Program[Own]:
     design, me, sums, whole, shortened = Design(job, settings), gate.node, None, False, None
     mail = Mail(network(settings.topology, job.roster), job.roster.parties, me)
+    yield from _meet(mail, gate)
     if design.sums is not None:
         prepared = yield from _agree(design, design.sums, whole_frame(design.columns), mail, gate)
         whole = all(map(prepared.layout.whole, job.roster.with_columns))
@@ -185,6 +222,13 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphGram) -> Program[Own
     if shortened is None:  # later rows are cut to what class sums say, not to their bound
         shortened = matrix.rows.shortened
     return Own(answer.coefficients.get(me, np.zeros(0)), gate.receipt(), shortened=shortened, answer=answer)
+
+
+def _meet(mail: Mail, gate: Gate) -> Program[None]:
+    """Everybody's keys of this run, at everybody, if their pinned keys signed them."""
+    came = yield from mail.spread(Item(gate.hello()), _to_all(mail), dict.fromkeys(mail.names, (2, 0)))
+    for name, item in came.items():
+        gate.keyring.meet(name, *(part.value for part in item.rows))
 
 
 def _agree(design: Design, figures: Figures, frame: RowFrame, mail: Mail, gate: Gate) -> Program[Prepared]:
@@ -249,6 +293,9 @@ class GraphGram(GramSettings, GraphMethod):
 
     def depth(self, job: Job) -> int:
         return self._on_a_star.depth(job)
+
+    def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike
+        return True
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         return Design(job, self).plans()

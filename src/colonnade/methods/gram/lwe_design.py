@@ -7,13 +7,15 @@ of these the fewest bits, at which
     growth   what a sender learns of its receivers' rows through its own errors costs at most GROWTH of the sensitivity
     error    the errors of the encryption are at most ERROR of one party's noise in every entry
     hints    published sums leave at least LEAST_SIGMA of every secret's sd
+    secrets  all secrets of the run together leave at least LEAST_BITS of security
 
-and is refused where there are none. docs/privacy.md, products by LWE, derives all three.
+and is refused where there are none. docs/privacy.md, products by LWE, derives all of it.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +26,16 @@ from numpy.typing import NDArray
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.lwe import Lattice
-from colonnade.privacy.lattice import FAILURE, LEAST_SIGMA, TABLE, error_variance, longest, sigma_left
+from colonnade.privacy.lattice import (
+    FAILURE,
+    LEAST_BITS,
+    LEAST_SIGMA,
+    TABLE,
+    bits_left,
+    error_variance,
+    longest,
+    sigma_left,
+)
 
 Pair = tuple[str, str]
 GROWTH = 0.01  # of the sensitivity: what errors may add to it
@@ -56,6 +67,7 @@ class Mechanism:
     sigma: float  # of an entry of weight 1, in steps
     weight: float  # of the noise that either party adds to a product
     sensitivity: float  # of one row, before errors count
+    secrets: int = 1  # of the whole run, this stage among others
 
 
 @dataclass(frozen=True)
@@ -175,21 +187,43 @@ class Exchange:
         return worst * float(self.lattice.sigma) ** 2
 
     @property
+    def security(self) -> float:
+        """Bits that all secrets of the run have together, by our estimate."""
+        return bits_left(self.lattice, self.mechanism.secrets)
+
+    @property
     def holds(self) -> bool:
         fits = all((room <= 2.0**self.lattice.bits).all() for room in self.rooms.values())
-        if not fits or self.growth > GROWTH or self.error > ERROR:
+        if not fits or self.security < LEAST_BITS or self.growth > GROWTH or self.error > ERROR:
             return False
         return sigma_left(self.hints, self.lattice) >= LEAST_SIGMA
 
 
-def settle(sides: Mapping[str, Side], pairs: tuple[Pair, ...], mechanism: Mechanism) -> Exchange:
-    """The exchange with the first parameters that hold, and of these the fewest bits; or an error."""
+def secrets_of(widths: Mapping[str, int], pairs: tuple[Pair, ...]) -> int:
+    """How many secrets the products of one stage have at most: a column of whoever sends is one, and of whoever
+    receives; with two partners a party may do both. Fewer columns have fewer, whoever then sends."""
+    partners = Counter(party for pair in pairs for party in pair)
+    return sum(width * min(2, partners[party]) for party, width in widths.items())
+
+
+def fitting(sides: Mapping[str, Side], pairs: tuple[Pair, ...], mechanism: Mechanism) -> Exchange | None:
+    """The exchange with the first parameters that hold, and of these the fewest bits; None where none do."""
     for lattice in TABLE:
+        if bits_left(lattice, mechanism.secrets) < LEAST_BITS:
+            continue
         for cut in range(lattice.bits - FEWEST_BITS, -1, -1):
             exchange = Exchange(sides, pairs, mechanism, lattice, cut)
             if exchange.holds:
                 return exchange
-    raise InvalidInput(_too_large(exchange))
+    return None
+
+
+def settle(sides: Mapping[str, Side], pairs: tuple[Pair, ...], mechanism: Mechanism) -> Exchange:
+    """The same, or an error."""
+    found = fitting(sides, pairs, mechanism)
+    if found is None:
+        raise InvalidInput(_too_large(Exchange(sides, pairs, mechanism, TABLE[-1], 0)))
+    return found
 
 
 def _too_large(exchange: Exchange) -> str:
@@ -207,10 +241,14 @@ def _too_large(exchange: Exchange) -> str:
         f"published sums would leave an sd of {sigma:.3g} of its secrets where {LEAST_SIGMA:g} must be left": (
             sigma < LEAST_SIGMA
         ),
+        f"{exchange.mechanism.secrets:,} secrets, one a column and stage, would leave {exchange.security:.1f} bits of "
+        f"security where {LEAST_BITS:g} must be left": exchange.security < LEAST_BITS,
     }
     # Too much noise for the modulus, or too little for what encryption adds.
     noise = max(float(exchange.noise(route).max()) for route in exchange.routes)
     remedy = "a larger epsilon" if MARGIN * noise > 2.0 ** (bits - 4) else "a smaller epsilon"
+    if exchange.security < LEAST_BITS:
+        remedy = "fewer columns"
     return (
         f"products over {exchange.mechanism.rows:,} rows are too large for encryption modulo 2^{bits}: "
         f"{', and '.join(said for said, is_broken in broken.items() if is_broken)}. Take trust='secure', or {remedy}."

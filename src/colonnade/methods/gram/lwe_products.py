@@ -57,7 +57,8 @@ def blocks(exchange: Exchange) -> list[tuple[int, int]]:
 
 
 class Line(Protocol):
-    """How a party's rows and answers come to its partners, and theirs to it: once a round, everybody in step."""
+    """How a party's rows and answers come to its partners, and theirs to it: once a round, everybody in step. A party
+    without partners takes part, too: it may stand between others."""
 
     def rows(self, rows: Released[bytes]) -> Program[dict[str, bytes]]:
         """Rows to receivers, or nothing where there is none; those of each sender."""
@@ -94,6 +95,8 @@ class Star:
         return {r: tuple(part.value for part in inbox[r].answer) for r in self.exchange.receivers(me)}
 
     def _swap(self, to: Mapping[str, Across]) -> Program[dict[str, Across]]:
+        if not to:
+            return {}
         inbox = yield Post(to, tuple(to))
         return {partner: expect(inbox, partner, Across) for partner in to}
 
@@ -132,16 +135,13 @@ class Products:
 
     def pass_rows(self, matrix: Rows) -> Program[None]:
         """Read all rows once; hide them for receivers, and multiply what senders hid."""
-        exchange, partners = self.exchange, self.exchange.partners(self.me)
-        receivers = exchange.receivers(self.me)
-        if partners:
-            key = self.gate.hidden(self.hiding) if receivers else self.gate.nothing()
-            self._start((yield from self.line.rows(key)))
-        for first, count in blocks(exchange):
+        receivers = self.exchange.receivers(self.me)
+        key = self.gate.hidden(self.hiding) if receivers else self.gate.nothing()
+        self._start((yield from self.line.rows(key)))
+        for first, count in blocks(self.exchange):
             rows = matrix(first, count)
-            if partners:
-                hidden = self.gate.hidden(self.hiding, rows) if receivers else self.gate.nothing()
-                self._multiply((yield from self.line.rows(hidden)), first, rows)
+            hidden = self.gate.hidden(self.hiding, rows) if receivers else self.gate.nothing()
+            self._multiply((yield from self.line.rows(hidden)), first, rows)
 
     def _start(self, came: Mapping[str, bytes]) -> None:
         lattice = self.exchange.lattice
@@ -171,8 +171,6 @@ class Products:
     def answer(self, noisy: Mapping[str, Released[Packed]]) -> Program[list[Integers]]:
         """Send every sender its noisy B beside W; what the receivers' answers hold, opened, in their order."""
         exchange, lattice = self.exchange, self.exchange.lattice
-        if not exchange.partners(self.me):
-            return []
         blind = self.gate.blinded(self.blinding, self._product) if noisy else None
         came = yield from self.line.answers(blind, noisy)
         opened = []

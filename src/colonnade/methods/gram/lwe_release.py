@@ -19,7 +19,7 @@ from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring import add_products
 from colonnade.kernels.ring_products import gram as own_products
 from colonnade.methods.gram.design import HALF, OWN, Figures, noise_sd, own_count, sums_weights
-from colonnade.methods.gram.lwe_design import Exchange, Mechanism, Side, settle
+from colonnade.methods.gram.lwe_design import Exchange, Mechanism, Side, fitting, settle
 from colonnade.methods.gram.lwe_products import Line, Products, Star
 from colonnade.methods.gram.secure_design import Design, Layout, fixed_labels
 from colonnade.methods.gram.secure_products import Parts, SendParts
@@ -30,13 +30,24 @@ from colonnade.runtime.program import COORDINATOR, Program, ask, receive
 
 
 def exchange_of(design: Design, figures: Figures, layout: Layout) -> Exchange:
-    """How the products of a stage are computed: from public figures and what left before."""
+    """How the products of a stage are computed: from public figures and what left before; or an error."""
+    return settle(*_known(design, figures, layout))
+
+
+def fits(design: Design, figures: Figures, layout: Layout) -> bool:
+    """Whether a stage's products can be computed under encryption at all."""
+    return fitting(*_known(design, figures, layout)) is not None
+
+
+def _known(
+    design: Design, figures: Figures, layout: Layout
+) -> tuple[dict[str, Side], tuple[tuple[str, str], ...], Mechanism]:
     sides = _sums_sides(design, figures) if figures.name == "sums" else _joint_sides(design, figures, layout)
-    pairs = figures.pairs(design.job)
     sigma = noise_sd(design.sensitivity(figures), design.rho(figures.name), 1.0)
     weight = 1.0 if figures.name == "sums" else HALF
-    mechanism = Mechanism(figures.length, sigma, weight, design.bare_sensitivity(figures) / design.job.roster.unit.rows)
-    return settle(sides, pairs, mechanism)
+    sensitivity = design.bare_sensitivity(figures) / design.job.roster.unit.rows
+    mechanism = Mechanism(figures.length, sigma, weight, sensitivity, design.secrets)
+    return sides, figures.pairs(design.job), mechanism
 
 
 def _joint_sides(design: Design, figures: Figures, layout: Layout) -> dict[str, Side]:

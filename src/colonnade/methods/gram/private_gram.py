@@ -50,10 +50,10 @@ from colonnade.methods.gram.local import (
     own_products_release,
     sketch_release,
 )
-from colonnade.methods.gram.lwe_design import check_failure
 from colonnade.methods.gram.lwe_products import Across
-from colonnade.methods.gram.rule import Extended, Gram, GramRule, RowFrame, Solving, Sums, prepare, survival
-from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings, Layout
+from colonnade.methods.gram.planned import PlannedGram, check_encrypted, plan_gram
+from colonnade.methods.gram.rule import Gram, RowFrame, Solving, Sums, prepare, survival
+from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings, Layout, narrow_remark
 from colonnade.methods.gram.secure_products import (
     Diagonal,
     Introduce,
@@ -139,25 +139,6 @@ def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]
     return answer
 
 
-@dataclass(frozen=True)
-class PlannedGram:
-    """The Gram matrix that is released, from public figures and released class sums."""
-
-    figures: Figures
-    extended: Extended
-    frame: RowFrame
-    rule: GramRule
-
-
-def plan_gram(design: Design, sums: Sums | None) -> PlannedGram:
-    job, settings = design.job, design.settings
-    rule, frame = prepare(design.rule, design.columns, job.roster.rows, sums)
-    buckets = settings.sketch_rows or 0
-    how = {"nearest": settings.purpose == "inference", "exact": design.exact}
-    joint, extended = plan_joint(job, design.columns, frame, rule, design.rho("joint"), buckets, **how)
-    return PlannedGram(joint, extended, frame, rule)
-
-
 def conclude(
     design: Design, planned: PlannedGram, prepared: Prepared, steps: Floats, sums: Sums | None, *, whole: bool
 ) -> Answer:
@@ -176,6 +157,7 @@ def conclude(
     cut = any(cut_toward_zero(job, name, joint) for name in job.roster.with_columns)
     release = replace(release, cut=cut, solving=solving)
     remarks = ((WEAK,) if rule.name == "weak" else ()) + ((chosen_weight(solved),) if select else ())
+    remarks += (narrow_remark(design),) if design.switched else ()
     return gram_answer(job, solved, release, remarks, doubt)
 
 
@@ -406,24 +388,7 @@ class PrivateGram(GramSettings, Method):
         if self.purpose == "inference":
             self._check_inference(job)
         if job.privacy is not None and job.privacy.trust == Trust.PARTIES:
-            self._check_lattice(job)
-
-    def _check_lattice(self, job: Job) -> None:
-        """Whether the first release fits under encryption, which public figures tell."""
-        design = Design(job, self)
-        assert job.privacy is not None
-        if self.sketch_rows is not None:
-            raise InvalidInput(
-                f"sketch_rows={self.sketch_rows} goes with trust='secure' or 'consortium': entries of buckets are too "
-                "large under the encryption of trust='parties'. Leave it out, or take another trust model."
-            )
-        check_failure(job.privacy.epsilon, job.privacy.delta, len(design.stages))
-        figures, frame = design.sums, whole_frame(design.columns)
-        if figures is None:
-            rule, frame = prepare(design.rule, design.columns, job.roster.rows, None)
-            inference = self.purpose == "inference"
-            figures, _ = plan_joint(job, design.columns, frame, rule, design.rho("joint"), nearest=inference)
-        lwe_release.exchange_of(design, figures, Layout(job, figures, frame))
+            check_encrypted(Design(job, self))
 
     def _check_inference(self, job: Job) -> None:
         """Whether rows enter as they are, which public figures prove or not; and whether they are independent."""
@@ -480,6 +445,13 @@ class PrivateGram(GramSettings, Method):
             return True
         design = Design(job, self)
         return design.audience is Audience.ALL and design.labels is not None
+
+    def rests_on(self, job: Job) -> str:
+        if job.privacy is None or self.cross != "secure":
+            return super().rests_on(job)
+        privacy = Design(job, self).job.privacy
+        assert privacy is not None
+        return str(privacy.trust)
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike
         return self.cross == "secure"

@@ -38,7 +38,7 @@ from colonnade.methods.gram.design import (
     sums_sensitivity,
 )
 from colonnade.methods.gram.integer_rows import entry_bounds, norms
-from colonnade.methods.gram.lwe_design import ERROR, GROWTH
+from colonnade.methods.gram.lwe_design import ERROR, GROWTH, secrets_of
 from colonnade.methods.gram.lwe_products import block_rows as encrypted_rows
 from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, as_they_are, choose, noise_levels
 from colonnade.methods.gram.secure_products import Stage, block_rows
@@ -107,7 +107,7 @@ class Design:
     def __init__(self, job: Job, settings: GramSettings, label: float = 1.0) -> None:
         """`label`: of an exact run, how far labels lie from 0 at most, to whom it concerns."""
         self.approved, self.settings, self.exact = job, settings, job.privacy is None
-        self.job = exact_terms(job, label) if self.exact else job
+        self.job = exact_terms(job, label) if self.exact else under_encryption(job, settings)
 
     @cached_property
     def columns(self) -> PublicColumns:
@@ -142,6 +142,18 @@ class Design:
     def lattice(self) -> bool:
         """Whether products are computed by two parties alone."""
         return self.job.privacy is not None and self.job.privacy.trust == Trust.PARTIES
+
+    @property
+    def switched(self) -> bool:
+        """Whether that is so though trust "secure" was asked for."""
+        asked = self.approved.privacy
+        return asked is not None and self.lattice and asked.trust != Trust.PARTIES
+
+    @cached_property
+    def secrets(self) -> int:
+        """Of all its releases, where products are computed under encryption: at most so many."""
+        first = 0 if self.sums is None else secrets_of(self.sums.widths, self.sums.pairs(self.job))
+        return first + secrets_of(*exchanged(self.job, "joint"))
 
     def sensitivity(self, figures: Figures) -> float:
         """Of one unit, with what errors of encryption may add to it."""
@@ -229,6 +241,61 @@ class Design:
             holder = self.job.roster.label
             plans[holder] = (Charge(EXACT, 1, "a power of two above all labels"), *plans[holder])
         return plans
+
+
+# ------------------------------------------------------------------------------------------------ masks or encryption
+
+
+SENT_BITS = {"sums": 32, "joint": 20}  # of a masked entry, about: what rings that fit come to
+HIDDEN_BITS = 27  # of an encrypted one, about
+FEWER = 8.0  # times fewer bytes: what makes up for its processor time, and for one more assumption
+WORTH = 1e8  # bytes that masked columns take, from which any of it matters
+
+
+def exchanged(job: Job, name: str) -> tuple[dict[str, int], tuple[tuple[str, str], ...]]:
+    """Columns of each party's matrix before any is dropped, and whose are multiplied with whose."""
+    roster = job.roster
+    widths = {party: len(places) for party, places in roster.positions.items()}
+    widths[roster.label] = 2 if name == "sums" else widths[roster.label] + 1
+    parties = [party for party, width in widths.items() if width]
+    pairs = tuple((k, m) for i, k in enumerate(parties) for m in parties[i + 1 :])
+    return widths, tuple(pair for pair in pairs if name == "joint" or roster.label in pair)
+
+
+def bytes_sent(job: Job, stages: tuple[str, ...]) -> tuple[float, float]:
+    """About how many bytes of columns a run sends: under masks, once up; and under encryption, up and down again."""
+    masked, hidden = 0.0, 0.0
+    for name in stages:
+        widths, pairs = exchanged(job, name)
+        uploading = {party for pair in pairs for party in pair}
+        masked += SENT_BITS[name] * sum(widths[party] for party in uploading)
+        hidden += 2 * HIDDEN_BITS * sum(min(widths[k], widths[m]) for k, m in pairs)
+    return masked * job.roster.rows / 8, hidden * job.roster.rows / 8
+
+
+def narrow_remark(design: Design) -> str:
+    """What a fit says where encryption took the place of masks."""
+    masked, hidden = bytes_sent(design.job, design.stages)
+    return (
+        "products were computed under lattice encryption, as with trust='parties', since every partner is narrow: "
+        f"masked columns would have taken about {masked / hidden:.0f} times the bytes"
+    )
+
+
+def under_encryption(job: Job, settings: GramSettings) -> Job:
+    """The job as it runs: with trust "secure" products go under encryption, as with trust "parties", where that sends
+    far fewer bytes: every partner is narrow. By public figures alone, so that all parties say the same."""
+    assert job.privacy is not None
+    plain = settings.cross == "secure" and settings.labels == "secure" and settings.sketch_rows is None
+    if job.privacy.trust != Trust.SECURE or not plain:
+        return job
+    masked, hidden = bytes_sent(job, ("joint",) if settings.purpose == "inference" else ("sums", "joint"))
+    if masked < WORTH or masked < FEWER * hidden:
+        return job
+    from colonnade.methods.gram.planned import fits_encrypted  # it builds on this file
+
+    encrypted = replace(job, privacy=replace(job.privacy, trust=Trust.PARTIES.value))
+    return encrypted if fits_encrypted(Design(encrypted, settings)) else job
 
 
 def fixed_labels(job: Job, figures: Figures) -> bool:

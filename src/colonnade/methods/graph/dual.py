@@ -135,10 +135,12 @@ class DualGraphMethod(GraphMethod):
         loss, penalty = getattr(problem, "loss", None), getattr(problem, "penalty", None)
         if not isinstance(loss, LeastSquares | Logistic) or isinstance(penalty, NuclearNorm):
             wrong = loss if not isinstance(loss, LeastSquares | Logistic) else penalty
+            instead = "co.Logistic() for classes" if getattr(loss, "classifies", False) else "co.LeastSquares()"
+            instead = "another penalty" if wrong is penalty else instead
             raise InvalidInput(
                 f"{self.TITLE} with privacy= makes one noisy release of all products of columns, which serves "
-                f"LeastSquares() and Logistic() with Ridge, Lasso, ElasticNet or GroupLasso; got {wrong!r}. Take one "
-                "of these, or leave privacy out."
+                f"LeastSquares() and Logistic() with Ridge, Lasso, ElasticNet or GroupLasso; got {wrong!r}. Take "
+                f"{instead}, or leave privacy out."
             )
         if self.start is not None:
             raise InvalidInput(f"{self.TITLE} with privacy= takes one exchange, and no start=: leave it out.")
