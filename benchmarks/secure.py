@@ -84,20 +84,30 @@ def _bytes(parties: int) -> None:
 
 
 def _demo(quick: bool) -> None:
-    """The demo's tables, by either rule: rows as they are (a number as label), and centred (classes)."""
+    """The rows that the demo learns from, as they are (what a run for inference takes) and centred, lines and curves."""
     from colonnade.cli import flights
 
     data = flights.load(20_000 if quick else None)
     party, column = flights.LABEL
-    fed = co.Federation.from_frames(data.frames, on=flights.KEY, label=flights.LABEL, schemas=data.schemas)
-    print(f"the demo's tables, {fed.rows:,} rows, epsilon 1 ({party}: {column})")
-    for title, loss, bounds in (("raw", co.LeastSquares(), {"label_range": (-1, 1)}), ("centred", co.Logistic(), {})):
-        problem = co.Problem(loss, penalty=co.Ridge(1e-3), intercept=True)
+    frames = {name: frame.filter(data.split()[0]) for name, frame in data.frames.items()}
+    flat = {name: schema.as_lines() for name, schema in data.schemas.items()}
+    lines, curves = (
+        co.Federation.from_frames(frames, on=flights.KEY, label=flights.LABEL, schemas=schemas)
+        for schemas in (flat, data.schemas)
+    )
+    print(f"the demo's tables, {lines.rows:,} rows, epsilon 1 ({party}: {column})")
+    numbers, classes = (co.Problem(loss, intercept=True) for loss in (co.LeastSquares(), co.Logistic()))
+    as_they_are = co.PrivateGram(purpose="inference")
+    for title, fed, problem, method, bounds in (
+        ("raw, lines", lines, numbers, as_they_are, {"label_range": (-1, 1)}),
+        ("centred, lines", lines, classes, co.PrivateGram(), {}),
+        ("centred, curves", curves, classes, co.PrivateGram(), {}),
+    ):
         privacy = co.Privacy(1.0, 1e-6, trust="secure", **bounds)
         with tempfile.TemporaryDirectory() as store:
             began = time.process_time()
-            fit = co.fit(fed, problem, co.PrivateGram(), privacy, store=store)
-            print(f"  {title:8}: {_megabytes(fit)}; {time.process_time() - began:.2f} s of the processor", flush=True)
+            fit = co.fit(fed, problem, method, privacy, store=store)
+            print(f"  {title:15}: {_megabytes(fit)}; {time.process_time() - began:.2f} s of the processor", flush=True)
 
 
 def _screened(quick: bool) -> int:
