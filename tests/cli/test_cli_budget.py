@@ -206,11 +206,11 @@ def test_every_figure_of_an_account_is_that_of_the_rows_on_record(store: Path) -
     line = next(line for line in call("budget", "show", store).splitlines() if "clinic" in line)
     cells = [cell.strip() for cell in line.split("│")[1:-1]]
     share = 1 - math.fsum(prices[3:]) / rho_for(3.0, 1e-7)
-    assert cells[:4] == ["clinic", "one row", "2", "ε 3 (δ 1e-07)"]
-    for cell, figure in ((cells[4], spent), (cells[7], account["epsilon_lifetime"])):  # prices are rounded up
+    assert (cells[:2], cells[4:7]) == (["clinic", "ε 3 (δ 1e-07)"], ["nothing", "one row", "2"])
+    for cell, figure in ((cells[2], spent), (cells[7], account["epsilon_lifetime"])):  # prices are rounded up
         assert figure * (1 - 1e-9) <= float(cell.removeprefix("ε ")) <= figure * 1.001
-    assert cells[6].endswith(f"{share:.0%}: ε {left:.4g}")
-    assert cells[6].count("█") == round(5 * share)
+    assert cells[3].endswith(f"{share:.0%}: ε {left:.4g}")
+    assert cells[3].count("█") == round(5 * share)
     assert cells[8:] == ["9", "0"]
 
 

@@ -26,6 +26,7 @@ from colonnade.privacy.events import Charge, Event, Mechanism
 from colonnade.privacy.ledger import Terms
 from colonnade.runs.budgets import accounts, open_ledger
 from colonnade.runtime.run_store import RunStore
+from colonnade.views.officer import IDLE
 
 ROWS = 60
 METHOD = co.DistributedFrankWolfe(rounds=6, tolerance=0.0)
@@ -253,11 +254,16 @@ def test_live_page_and_officers_page_show_what_budget_show_prints(store, tmp_pat
         printed = printed_budgets(place)
         saved = next((place / "fits").glob("*.json"))
         target = tmp_path / "officer.html"
-        assert CliRunner().invoke(app, ["report", str(saved), "--officer", "-o", str(target)]).exit_code == 0
+        assert (
+            CliRunner().invoke(app, ["report", str(saved), "--officer", "-o", str(target), "--overwrite"]).exit_code
+            == 0
+        )
         with Server(place) as running:
             shown = [page(running), page(running, f"officer/{saved.stem}"), Page(target.read_text())]
         filled = {p: {n: cell for n, cell in line.items() if cell} for p, line in printed.items()}
-        assert [shown_budgets(one) for one in shown] == [filled] * 3
+        idle = {n for n, none in IDLE.items() if all(line[n] == none for line in printed.values())}
+        busy = {p: {n: cell for n, cell in line.items() if n not in idle} for p, line in filled.items()}
+        assert [shown_budgets(one) for one in shown] == [filled, busy, busy]
     assert (printed["a"]["spent"], printed["b"]["open runs"]) == ("ε 0", "1")
     assert float(printed["b"]["reserved"].removeprefix("ε ")) > 0.0
 

@@ -201,8 +201,9 @@ def test_straight_labels_lose_little_to_lines(tmp_path):
     assert min(found) > lines - 0.02  # three sds of the noise of either
 
 
-def test_the_same_call_goes_on_and_a_dry_run_says_depth_columns_and_bytes(tmp_path):
+def test_the_same_call_goes_on_and_a_dry_run_says_depth_columns_and_bytes(tmp_path, monkeypatch):
     problem, privacy = co.Problem(co.Logistic(), intercept=True), co.Privacy(4.0, 1e-6)
+    monkeypatch.setattr("colonnade.runs.preview.MANY", 0)  # of few bytes, those of lines are not worth their time
     (note,) = [n for n in preview(federation(), problem, None, privacy, store=tmp_path).notes if "curves" in n]
     assert note.startswith("curves of depth 4, 3 in all: 50 columns instead of 5, and about ")
     assert note.endswith("smooth = false in a schema keeps a column a line")

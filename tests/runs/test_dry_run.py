@@ -19,7 +19,7 @@ from colonnade.network import certs
 from colonnade.network.hub import Grpc
 from colonnade.network.party_file import PartyFile, write_key
 from colonnade.runs.config import load_job
-from colonnade.runs.preview import open_service, rehearse, suppose_rows
+from colonnade.runs.rehearsal import open_service, rehearse, suppose_rows
 from organisations import COORDINATOR_KEY, free_port
 
 ROWS, FEWEST = 60, 20

@@ -122,7 +122,8 @@ def _rehearse(
 ) -> tuple[list[str], Preview]:
     """A dry run: what it cannot know, and what would be proposed, if this side would not refuse it."""
     from colonnade.network.status_page import page
-    from colonnade.runs.preview import ROWS, UNKNOWN, preview, propose_call, suppose_rows
+    from colonnade.runs.preview import preview
+    from colonnade.runs.rehearsal import ROWS, UNKNOWN, propose_call, suppose_rows
 
     assert fed.away is not None
     hub.rehearse()

@@ -149,7 +149,8 @@ def _rehearse(settings: PartyFile, job: Path | None, rows: int | None, quiet: bo
     from colonnade.network.status_page import page
     from colonnade.network.transport.party import rehearse as check_dialling
     from colonnade.runs.config import load_job
-    from colonnade.runs.preview import open_service, rehearse, seen_by
+    from colonnade.runs.preview import seen_by
+    from colonnade.runs.rehearsal import open_service, rehearse
 
     asked = None if job is None else load_job(job)
     with busy("making every check that a run would make here", quiet or as_json), open_service(settings) as service:

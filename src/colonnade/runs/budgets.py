@@ -77,12 +77,12 @@ class Account:
         limit = self.budget.epsilon
         return {
             "party": self.party,
-            "unit": self.unit,
-            "period": str(self.budget.period),
             "limit": "none on record" if limit is None else f"ε {shown(limit)} (δ {self.delta:g})",
             "spent": _epsilon_words(self.released),
-            "reserved": _epsilon_words(self.reserved) if self.open_runs else "nothing",
             "left of the limit": "no limit" if limit is None else f"{self.share:4.0%}: ε {self.left_words}".strip(),
+            "reserved": _epsilon_words(self.reserved) if self.open_runs else "nothing",
+            "unit": self.unit,
+            "period": str(self.budget.period),
             "in all periods": _epsilon_words(self.lifetime),
             "releases": f"{self.releases:,}" + (f", {self.exact:,} exact" if self.exact else ""),
             "open runs": str(self.open_runs),

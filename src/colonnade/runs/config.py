@@ -76,7 +76,7 @@ class Configured:
 
     def preview(self) -> Preview:
         """What running it would release, after the same checks as those of `run`, the ledgers' included."""
-        from colonnade.runs.preview import preview  # with all that speaks between organisations: for dry runs alone
+        from colonnade.runs.preview import preview
 
         self._check_places()
         return preview(self.federation, self.job.problem, self.job.method, self.job.privacy, store=self.store)

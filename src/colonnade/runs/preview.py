@@ -1,8 +1,6 @@
 """What a run would release, how often and at what price, without running it: nothing is spent, nothing is sent.
 
-Between organisations a dry run makes every check of the real path that one side can make by itself. What only others
-know stays unknown, and `UNKNOWN` says what that is. Where rows are matched by keys their number is not known before the
-parties have agreed on them: it is the least that they take part with, unless the caller supposes more.
+Between organisations: runs/rehearsal.py.
 """
 
 from __future__ import annotations
@@ -15,23 +13,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from colonnade.data.beside import Beside
 from colonnade.data.federation import Federation
-from colonnade.data.federation_file import FederationFile
 from colonnade.data.party import OPEN, Alignment
-from colonnade.errors import ColonnadeError, InvalidInput, MostlyNoise, NothingToLearn, UnusedLevels
+from colonnade.errors import ColonnadeError, MostlyNoise, NothingToLearn, UnusedLevels
 from colonnade.methods.method import GraphMethod, Method, curves_in_words
-from colonnade.methods.node_setup import Call, coordinator_setup, terms_of
-from colonnade.network.aligner import check_least
-from colonnade.network.party_file import PartyFile
-from colonnade.network.party_run import Request, check_pinned, price, request_for
-from colonnade.network.party_service import PartyService
-from colonnade.network.questions import Sizes, check_call
-from colonnade.network.transport.metrics import Metrics
+from colonnade.methods.node_setup import coordinator_setup, terms_of
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import HIDDEN, MASKED, SCORES, Audience, Charge, row_rho, shown
@@ -43,21 +34,13 @@ from colonnade.runs.call import CheckedCall, call_fingerprint, check_store, chec
 from colonnade.runs.fit import fit
 from colonnade.runtime.run_store import RunStore, check_folder
 
-if TYPE_CHECKING:
-    from colonnade.runs.config import JobFile
-
-CELLS = 400_000  # of the made-up table that a preview's bytes are counted on
+CELLS = 100_000  # of the made-up table that a preview's bytes are counted on
+MANY = 10_000_000  # bytes: from here on it is worth another run on a made-up table to know those of lines
 FEW_ROUNDS = 3
 UNIFORM = "its receiver, as uniform numbers"
 SCORED = "the label holder, in a sum with the others' parts"
 SEEN = {Audience.ALL: "everybody", Audience.CONSORTIUM: "the parties and their coordinator"}
 RUN = "a run to come"
-UNKNOWN = (
-    "whether the parties are there, with the same federation file, version and clock",
-    "whether their ledgers have room, and their operators or [limits] say yes",
-    "what their tables hold, and whether they fit their schemas",
-)
-ROWS = "how many rows are common, before the parties have agreed on them"
 
 
 @dataclass(frozen=True)
@@ -155,7 +138,9 @@ def _about_curves(federation: Federation, problem: Any, call: CheckedCall, size:
     """What the curves that the method chose make of the table, and of the bytes."""
     if not (said := curves_in_words(call.job.roster)):
         return ()
-    flat = _estimate_bytes(federation.as_lines(), problem, call.method, call.job.privacy)
+    flat = None
+    if size is not None and size >= MANY:
+        flat = _estimate_bytes(federation.as_lines(), problem, call.method, call.job.privacy)
     known = "" if size is None or flat is None else f", and about {size:,} bytes instead of {flat:,}"
     double = " That is more than double:" if size is not None and flat is not None and size > 2 * flat else ""
     return (f"{said}{known}.{double} smooth = false in a schema keeps a column a line",)
@@ -247,65 +232,3 @@ def _bytes_of_made_up(federation: Federation, problem: Any, method: Any, privacy
     with tempfile.TemporaryDirectory() as store, _silenced():
         found = fit(made_up, problem, method, privacy, store=None if privacy is None else store)
     return float(found.communication.bytes)
-
-
-# ------------------------------------------------------------------------------------------------ between organisations
-
-
-def suppose_rows(file: FederationFile, rows: int | None = None) -> Federation:
-    """The federation as if its parties had agreed on so many rows: by default the fewest they take part with."""
-    if file.on is None:
-        if rows is not None:
-            raise InvalidInput("the federation file says how many rows there are; leave --rows out.")
-        return Federation.elsewhere(file)
-    check_least(file)
-    fewest = max(member.policy.least or 1 for member in file.members.values())
-    if rows is not None and rows < fewest:
-        raise InvalidInput(f"--rows {rows:,}: the parties take part with {fewest:,} common rows or more.")
-    return Federation.elsewhere(file, fewest if rows is None else rows)
-
-
-def propose_call(federation: Federation, asked: JobFile) -> Call:
-    """What the coordinator would propose, if nothing of it is refused before anybody is asked."""
-    assert federation.away is not None
-    passed = checked_call(federation, asked.problem, asked.method, asked.privacy)
-    call = Call(passed.asked, asked.problem, passed.job.privacy, None)
-    check_pinned(federation.away, passed.method, passed.job)
-    check_call(call.to_json(), Sizes.of(federation.away, federation.rows))
-    return call
-
-
-@contextmanager
-def open_service(settings: PartyFile) -> Iterator[PartyService]:
-    """A party's service over its own ledger; where there is none yet, over one that is gone afterwards."""
-    with ExitStack() as last:
-        lines = settings.neighbours(Metrics())
-        last.push(lines)  # closed at the end, and never started: nobody is dialled
-        ledger = RunStore.path_in(settings.store, settings.name)
-        if not ((settings.store / "runs.db").is_file() and ledger.is_file()):
-            check_folder(settings.store)
-            settings = replace(settings, store=Path(last.enter_context(tempfile.TemporaryDirectory())))
-        yield last.enter_context(closing(settings.service(settings.limits, lines)))
-
-
-def rehearse(
-    settings: PartyFile, service: PartyService, asked: JobFile | None, rows: int | None = None
-) -> Request | None:
-    """Refuse what runs would be refused for at this party; what its operator would be shown of a job."""
-    service.log.verify()
-    agreement = service.agreement()
-    if asked is None:
-        service.data.rehearse(None, agreement)
-        return None
-    if agreement is not None and rows is not None:
-        raise InvalidInput(f"{agreement.rows:,} rows are agreed on; leave --rows out.")
-    supposed = agreement is None
-    federation = suppose_rows(settings.federation_file, rows) if supposed else service.data.federation(agreement)
-    call = propose_call(federation, asked)
-    priced = price(call, federation, service.data, service.scoring)
-    request = request_for(RUN, call, priced, service.data, service.ledger.score_runs())
-    if settings.approve == "policy":
-        settings.limits(request)
-    service.ledger.check_run(RUN, request.terms, request.plans)
-    service.data.rehearse(priced.job, agreement)
-    return request

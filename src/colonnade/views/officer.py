@@ -7,6 +7,7 @@ Budgets   are handed over as `Account.cells` gives them, so that they are those 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -44,6 +45,7 @@ NO_BUDGETS = (
     "what is spent and left."
 )
 NONE = "none on record"  # of a limit, as `Account.cells` says it
+IDLE = {"reserved": "nothing", "open runs": "0"}  # what an officer need not see where it is so for all
 OFFICER = "the data-protection officer"
 SIGNED = (
     "Approval is a row in each party's own ledger, chained by hashes; `colonnade budget verify STORE` checks the "
@@ -68,7 +70,7 @@ def render_officer(
     parts = [
         ("purpose", "Purpose", paragraph(purpose) + paragraph(f"Asked: {asked}") if purpose else paragraph(asked)),
         ("parties", "Parties", _parties(fit, known)),
-        ("unit", "Whom it protects", paragraph(_unit(fit)) + cost_part(fit)),
+        ("unit", "Whom it protects", paragraph(_unit(fit, known)) + cost_part(fit)),
         ("left", "What left", left_part(fit, known)),
         ("budget", "Budget spent and left", _budgets(budgets)),
         ("assumptions", "What it rests on", _assumptions(fit)),
@@ -95,22 +97,29 @@ def _parties(fit: FitFacts, known: RunFacts) -> str:
     return html.table("Who held what", ("party", "columns"), rows) + over
 
 
-def _unit(fit: FitFacts) -> str:
+def _unit(fit: FitFacts, known: RunFacts) -> str:
     if math.isinf(fit.privacy.epsilon):
         return "Nobody: exact values left the parties."
-    privacy = fit.privacy
+    seen = "all that left, as listed below," if known.left else fit.privacy.sees
     return (
-        f"Protected is {privacy.unit}: whoever sees {privacy.sees} can hardly tell the tables that were used from "
-        f"others that differ by it ({privacy.neighbours})."
+        f"Protected is {fit.privacy.unit}: whoever sees {seen} can hardly tell the tables that were used from others "
+        f"that differ by it ({fit.privacy.neighbours}); how hardly, says ε."
     )
+
+
+def _coded(text: str) -> Markup:
+    """A text whose commands stand between backticks."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", escape(text)))
 
 
 def _budgets(budgets: Sequence[Mapping[str, str]]) -> str:
     if not budgets:
-        return paragraph(NO_BUDGETS)
+        return paragraph(_coded(NO_BUDGETS))
     free = [line["party"] for line in budgets if line["limit"] == NONE]
-    without = paragraph(NO_LIMIT.format(names=join_names(free)), "soft") if free else ""
-    return html.budget_table(budgets) + paragraph(ADD_UP, "soft") + without
+    without = paragraph(_coded(NO_LIMIT.format(names=join_names(free))), "soft") if free else ""
+    shown = [name for name in budgets[0] if name not in IDLE or any(line[name] != IDLE[name] for line in budgets)]
+    table = html.budget_table([{name: line[name] for name in shown} for line in budgets])
+    return table + paragraph(ADD_UP, "soft") + without
 
 
 def _words(fit: FitFacts, known: RunFacts) -> list[tuple[str, str, str]]:
@@ -135,4 +144,4 @@ def _assumptions(fit: FitFacts) -> str:
 def _signatures(fit: FitFacts, known: RunFacts) -> str:
     keys = html.facts("Keys that the federation file pins", dict(known.keys)) if known.keys else ""
     lines = "".join(f"<li>{escape(party)}: name, date, signature</li>" for party in (*parties_of(fit), OFFICER))
-    return paragraph(SIGNED) + keys + Markup(f'<ul class="signed">{lines}</ul>')
+    return paragraph(_coded(SIGNED)) + keys + Markup(f'<ul class="signed">{lines}</ul>')

@@ -146,7 +146,8 @@ def left_list(lines: Iterable[Sequence[Any]]) -> Markup:
     for (kind, what, count), parties in order:
         often = "once" if count == 1 else f"in at most {count:,} pieces"
         who = f'<span class="soft">{escape(join_names(parties))}; {often}</span>'
-        items.append(f"<li>{chip(kind)} <span>{escape(what)} {who}</span></li>")
+        bare = what.replace(f"{kind} ", "")  # the chip says it
+        items.append(f"<li>{chip(kind)} <span>{escape(bare)} {who}</span></li>")
     return Markup(f'<ul class="left">{"".join(items)}</ul>')
 
 

@@ -243,9 +243,9 @@ def _ledgers(ledgers: Sequence[Account]) -> str:
 
 
 def _with_bar(words: str, account: Account) -> str:
-    """What is left of a limit, with a bar."""
-    if not words:
-        return ""
+    """What is left of a limit, with a bar where there is one."""
+    if account.budget.epsilon is None:
+        return words
     bar = f'<progress max="1" value="{account.share:.4f}" aria-label="left of the limit of {escape(account.party)}">'
     return Markup(f"{escape(words)} {bar}</progress>")
 
