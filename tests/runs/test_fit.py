@@ -293,7 +293,10 @@ BAD_CALLS = {
         lambda: co.fit(FED, co.Problem(co.LeastSquares(), penalty=co.Lasso(1.0)), co.DistributedFrankWolfe()),
         "L1Ball",
     ),
-    "neither set nor penalty": (lambda: co.fit(FED, co.Problem(co.LeastSquares())), "L1Ball"),
+    "neither set nor penalty": (
+        lambda: co.fit(FED, co.Problem(co.LeastSquares()), co.DistributedFrankWolfe()),
+        "L1Ball",
+    ),
     "a loss with kinks": (lambda: co.fit(FED, co.Problem(co.Absolute(), co.L1Ball(1.0))), "smooth loss.*Use"),
     "labels that are not classes": (lambda: co.fit(FED, co.Problem(co.Logistic(), co.L1Ball(1.0))), "map the two"),
     "no radius": (lambda: co.L1Ball(0.0), "above 0.*larger radius"),

@@ -35,7 +35,6 @@ from colonnade.errors import InvalidInput, MostlyNoise, NothingToLearn, unquoted
 from colonnade.estimators.recipe import as_doubles
 from colonnade.estimators.surroundings import DELTA, looked_at
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.admm.sharing import SharingADMM
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.ledger import Ledger
@@ -111,11 +110,6 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
             penalty = Ridge(OPEN_RIDGE)
         return Problem(loss, self.constraint, penalty, intercept=self.intercept)
 
-    def _method(self, problem: Problem) -> Any:
-        """Left open: private Gram with privacy; without, ADMM for penalties and Frank-Wolfe for balls."""
-        simple = self.epsilon is None and problem.penalty is not None
-        return SharingADMM() if self.method is None and simple else self.method
-
     def _terms(self, parts: int) -> Privacy | None:
         if self.epsilon is None:
             given = {"delta": self.delta, "row_norm": self.row_norm, "feature_bound": self.feature_bound}
@@ -189,7 +183,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
     def _run(self, federations: Sequence[Federation], losses: Sequence[Any], notices: Sequence[str] = ()) -> None:
         """One run for each federation, with its loss; `notices` are said before the first."""
         problems, terms = [self._problem(loss) for loss in losses], self._terms(len(federations))
-        method, where = self._method(problems[0]), {"engine": self.engine, "store": self.store}
+        method, where = self.method, {"engine": self.engine, "store": self.store}
         search = None
         if self.epsilon is not None and terms is not None:
             search = looked_at(self.epsilon, terms.delta, partial(self._short_of, federations[0]))

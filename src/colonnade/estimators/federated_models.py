@@ -44,7 +44,7 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
                    which
     label          which party holds the labels; None: one that holds nothing else
     loss           co.Logistic() (None), co.SquaredHinge()
-    penalty, constraint   at most one; neither: a small ridge, or what the noise asks for
+    penalty, constraint   at most one, unless method= takes both; neither: a small ridge, or what the noise asks for
     intercept      whether the model has one
     method         None: co.PrivateGram with epsilon; without, co.SharingADMM (penalty) or co.DistributedFrankWolfe
                    (constraint)

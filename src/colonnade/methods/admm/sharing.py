@@ -99,7 +99,7 @@ class Coupling:
 
     def __init__(self, problem: Problem, labels: Floats, parties: tuple[str, ...], settings: SharingADMM) -> None:
         self.problem, self.y, self.settings = problem, labels, settings
-        self.rho = (settings.coupling or 1.0) / self.y.size
+        self.rho = (settings.coupling or math.sqrt(len(parties))) / self.y.size
         self.w = np.zeros((len(parties), self.y.size))
         self.intercept, self.bound, self.changes = 0.0, -math.inf, 0
         self.primal = self.dual = math.nan
@@ -226,7 +226,9 @@ REPLIES: Replies = {SendLabels: Labels, SharingDual: SharingPart, Finish: Done}
 class SharingADMM(Method):
     """Settings: at most `rounds` rounds, until the certified gap is at most `tolerance` (0: use all rounds).
 
-    coupling   the paper's rho times the number of rows, kept as it is; None: moved until both residuals fall alike.
+    coupling   the paper's rho times the number of rows, kept as it is; None: from the root of the number of parties on
+               (one party's step asks for 1, that of z, which all share, for their number), moved until both residuals
+               fall alike.
     start      an earlier Fit, or coefficients by party: begin there; the first of the rounds goes into it.
     """
 
