@@ -9,7 +9,7 @@ import time
 
 import benchmarks
 
-HELPERS = {"__main__", "timing", "conftest", "elsewhere", "skglm_program", "spu_program"}
+HELPERS = {"__main__", "timing", "conftest", "elsewhere", "service_warm", "skglm_program", "spu_program"}
 
 
 def main() -> int:
