@@ -294,6 +294,41 @@ def bounds() -> str:
     return "\n".join(lines)
 
 
+def limits() -> str:
+    """What somebody else may ask of a long-lived process, and what happens above it."""
+    from colonnade.network import coordinator_service, inbox, job_queue, party_service, score_service, status_page
+    from colonnade.network.transport import direct, doorkeeper, envelope, hub
+
+    seconds = f"{envelope.GREETING_SECONDS:g} s"
+    streams = f"{hub.STREAMS_AT_ONCE} at once, then {hub.STREAMS_A_SECOND:g} a second"
+    proposals = f"{party_service.PROPOSALS_AT_ONCE} at once, then {party_service.PROPOSALS_A_SECOND:g} a second"
+    rows = [
+        ("coordinator's port", "connections that have not greeted, an address", doorkeeper.A_SOURCE, "oldest hung up"),
+        ("", "the same, of all addresses", doorkeeper.IN_ALL, "oldest hung up"),
+        ("", "handshake and greeting", seconds, "hung up"),
+        ("", "streams of a certificate", streams, "`busy`"),
+        ("", "streams of a certificate that have not greeted", hub.UNGREETED, "`busy`"),
+        ("", "a message", f"{envelope.LIMIT >> 20} MiB", "refused before it is read"),
+        ("", "requests that wait for a party", hub.WINDOW, "who asks waits"),
+        ("coordinator", "runs at a time", coordinator_service.MOST_RUNS, "jobs wait"),
+        ("", "jobs that are not over", f"{job_queue.MOST:,}", "refused"),
+        ("", "a job file", f"{job_queue.LARGEST >> 20} MiB", "refused"),
+        ("", "troubles of a job", coordinator_service.TROUBLES, "it fails, with the last reason"),
+        ("party", "proposals of runs", proposals, "undecided: proposed again"),
+        ("", "open questions to its operator", inbox.MOST, "refused"),
+        ("", "its own port: strangers", f"{direct.STRANGERS}, and one a neighbour", "hung up"),
+        (
+            "pages and scores",
+            "connections; of one address",
+            f"{status_page.CONNECTIONS}; {status_page.A_SOURCE}",
+            "503",
+        ),
+        ("", "a request arrives within", f"{status_page.ARRIVAL:g} s", "hung up"),
+        ("", "rows of a request for scores", f"{score_service.ROWS:,}", "400"),
+    ]
+    return table(("Where", "What", "At most", "Above it"), rows)
+
+
 def alike(fields: Any) -> list[str]:
     """A line for each bound, with the fields that have it."""
     found: dict[str, list[str]] = {}
@@ -457,6 +492,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "dtypes": dtypes,
     "failures": failures,
     "bounds": bounds,
+    "limits": limits,
     "rooms": rooms,
     "names": names,
     "settings": settings,

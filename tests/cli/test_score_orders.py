@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,10 @@ from colonnade.data import row_order
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.schema.columns import Numeric
 from colonnade.data.schema.table import Schema
-from colonnade.network.party_data import part_path, rows_path
+from colonnade.network.party_data import basis_path, part_path, rows_path
 from colonnade.network.party_file import PartyFile
-from colonnade.network.score_order import Order
+from colonnade.network.score_order import Fallback, Order
+from colonnade.runs.fallbacks import basis, check_fallbacks
 from standing_orders import HOLDER, Consortium, Wired
 
 NAMES, ROWS = (HOLDER, "lab", "shop"), 40
@@ -58,6 +60,7 @@ def founded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         part_path(folder / name, fit.run).write_text(json.dumps(part))
         learned = row_order.digests(pl.Series([0, 1]), bytes(32), "training")
         rows_path(folder / name, fit.run).write_bytes(bytes(32) + learned.tobytes())
+        basis_path(folder / name, fit.run).write_text(basis(fit))
         text = f'version = 1\nname = "{name}"\nfederation = "federation.toml"\nhub = "localhost:1"\nstore = "{name}"\n'
         text += f'key = "{name}.key"\ncerts = "certs"\nmodels = "{name}"\n[data]\nsource = "{name}.parquet"\n'
         (folder / f"{name}.toml").write_text(text)
@@ -67,7 +70,9 @@ def founded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "without shop: the part of lab itself" in said
     assert "nobody yet" in said
     for place, name in enumerate(NAMES, 1):
-        said = call("approve", folder / "order.json", folder / f"{name}.toml", "--yes")
+        words = (folder / "order.json", folder / f"{name}.toml", "--yes")
+        assert "give the fit that they were solved from" in call("approve", *words, code=1)
+        said = call("approve", *words, "--fit", folder / "fit.json")
         assert ("give" in said, "every party has approved" in said) == (True, place == 3)
     return folder
 
@@ -94,6 +99,31 @@ def test_an_order_that_all_approved_scores_as_the_fit_does_and_its_fallback_as_t
     assert [bytes.fromhex(line["row"]) for line in listed] == [b"i2", b"i17", b"i39", b"i17", b"i0"]
 
 
+def test_a_party_takes_no_fallback_but_what_follows_from_the_release_that_it_was_told_of(founded, tmp_path):
+    """Whoever writes the order, or gives the fit along, chooses no coefficient: not by the release, nor by the problem."""
+    order, fit, lab = Order.load(founded / "order.json"), co.load(founded / "fit.json"), founded / "lab"
+    check_fallbacks(order, fit, lab, "lab")
+    (true,) = order.fallbacks
+    reads = {name: tuple(0.0 for _ in part) for name, part in true.coefficients.items()} | {"lab": (1.0, 0.0)}
+    changes = [
+        replace(true, coefficients=reads),
+        replace(true, intercept=true.intercept + 1e-3),
+        Fallback(("lab",), 0.0, {}),
+    ]
+    for change in changes:
+        with pytest.raises(co.InvalidInput, match="is not what follows from the release"):
+            check_fallbacks(replace(order, fallbacks=(change,)), fit, lab, "lab")
+    heavy = co.Problem(co.LeastSquares(), penalty=co.Ridge(1e3), intercept=True)
+    forged = replace(fit.release, matrix=fit.release.matrix * 2.0)
+    for other in (replace(fit, problem=heavy), replace(fit, released=forged), replace(fit, released=None)):
+        with pytest.raises(co.InvalidInput, match="is not what 'lab' was told"):
+            check_fallbacks(order, other, lab, "lab")
+    with pytest.raises(co.InvalidInput, match="was not told what fallbacks"):
+        check_fallbacks(order, fit, tmp_path, "lab")
+    with pytest.raises(co.InvalidInput, match="Give that fit"):
+        check_fallbacks(order, replace(fit, run="20260101T000000-other"), lab, "lab")
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -112,7 +142,14 @@ def test_an_operator_is_asked_and_a_no_approves_nothing(founded, tmp_path):
     order = Order.load(founded / "order.json")
     asked = Order(**{**vars(order), "id": "20260303T000000-asked", "approvals": {}})
     asked.save(tmp_path / "order.json")
-    words = ["score", "approve", str(tmp_path / "order.json"), str(founded / "lab.toml")]
+    words = [
+        "score",
+        "approve",
+        str(tmp_path / "order.json"),
+        str(founded / "lab.toml"),
+        "--fit",
+        str(founded / "fit.json"),
+    ]
     done = CliRunner().invoke(app, words, input="n\n")
     assert done.exit_code == 1
     assert "bank learns" in done.stderr

@@ -112,6 +112,7 @@ def hostile_heads(values: Collection[str]) -> list[dict[str, Any]]:
         "since": {},
         "letters": [],
         "how": "x",
+        "basis": "0" * 64,
         "over": {},
         "when": "start",
         "peer": "party0",
@@ -242,6 +243,7 @@ HEAD_ENDS: dict[str, tuple[list[Any], list[Any]]] = {
     "since": ([dict.fromkeys("abcd", 2**53)], [dict.fromkeys("abcde", 1), {"a": 2**53 + 1}, {"a": -1}, {"a": None}]),
     "letters": ([[["a", "b", ""]] * MOST], [[["a", "b", ""]] * (MOST + 1), "abc", {}]),
     "how": (["x" * 100], ["x" * 101]),
+    "basis": (["x" * 64], ["x" * 65, "x" * 63, ""]),
     "over": (
         [{f"{place:064}": "x" * 100 for place in range(4096)}],
         [dict.fromkeys(map(str, range(4097)), "x"), {"0" * 65: "x"}, {"a": "x" * 101}, {"a": 1}],

@@ -32,11 +32,13 @@ from test_party_service import (  # noqa: F401
 import colonnade as co
 from colonnade.errors import PeerFailed, ReplayDiverged
 from colonnade.methods.node_setup import Call, source_of
+from colonnade.network import party_run
 from colonnade.network.hub_run import FAREWELL
 from colonnade.network.inbox import Inbox
 from colonnade.network.party_run import Approvals, Request
 from colonnade.network.party_service import DIVERGED, OK, UNDECIDED, PartyService
 from colonnade.network.questions import Parcel, pack, unpack
+from colonnade.network.rate_limit import RateLimit
 from colonnade.runtime.run_store import abort_run
 from colonnade.runtime.turns import Answered, Lost
 from contract import Case, federation
@@ -474,6 +476,26 @@ def test_however_often_a_hub_asks_it_gets_one_question_to_the_operator_for_each_
         assert straw.raw("party0", "reserve", proposal(STAR, "run0")).head["code"] == OK  # forgotten: asked about again
         assert straw.raw("party0", "reserve", proposal(STAR, "run29")).head["code"] == OK
         assert asked == {"party0": 31}
+
+
+def test_a_crowd_of_proposals_is_put_off_before_it_is_priced_or_shown_to_anybody(tmp_path, caplog):  # noqa: F811
+    """One that the operator said yes to is reserved all the same, and what is put off is neither refused nor written down."""
+    with straw_hub(STAR, tmp_path) as straw:
+        asked, service = operators(straw), straw.services["party0"]
+        service.pace = RateLimit(1e-6, 3)
+        for number in range(3):
+            assert straw.raw("party0", "consider", proposal(STAR, f"run{number}")).head == {"code": OK}
+        before = state(service)
+        with mock.patch.object(party_run, "price", side_effect=AssertionError("it was priced")):
+            for number in range(3, 40):
+                for what in ("consider", "reserve"):
+                    assert straw.raw("party0", what, proposal(STAR, f"run{number}")).head == {"code": UNDECIDED}
+        assert asked == {"party0": 3}
+        assert before == state(service)
+        assert caplog.text.count("too many proposals") == 1
+        assert straw.raw("party0", "reserve", proposal(STAR, "run1")).head["code"] == OK
+        assert straw.raw("party0", "consider", proposal(STAR, "run1")).head == {"code": OK}  # it is under way here
+        assert straw.raw("party1", "consider", proposal(STAR, "run9")).head == {"code": OK}  # each has its own pace
 
 
 def test_a_yes_that_the_ledger_refused_is_not_kept(tmp_path):  # noqa: F811

@@ -39,7 +39,9 @@ from colonnade.network.score_service import PartLine, ScoreService, Waiting, hol
 from colonnade.network.status_page import StatusPage
 from colonnade.network.transport.tls import tls_context
 from colonnade.privacy.store import FileLog
+from colonnade.runs.fallbacks import link_of
 from colonnade.runtime.run_store import RunStore, abort_run
+from contract import METHODS, federation, fitted
 from standing_orders import HOLDER, MODEL, OTHERS, ROWS, TRAINED, Consortium, Wired
 
 CLOSE = 4 * FRACTION  # each of three parts is rounded to FRACTION/2, and floats add less
@@ -421,6 +423,48 @@ def test_a_fallback_answers_for_a_missing_party_and_says_so(tmp_path):
         assert wired.service.quota.left() == left
         wired.there = {"lab", "shop"}
         assert wired.ask(key=40)[1]["fallback"] is False
+
+
+# ---------------------------------------------------------------- what a score says
+
+
+@pytest.mark.parametrize("case", ["private gram, secure", "frank-wolfe, logistic, simplex, intercept"])
+def test_probability_and_class_of_an_answer_are_those_of_the_fit(case, tmp_path):
+    """By the link of the private fit, and of log-odds; the label holder needs nothing but the score for them."""
+    found, rows = fitted(METHODS[case]), federation(METHODS[case])
+    terms = {"link": link_of(found), "classes": ("no", "yes")}
+    made = Consortium.made(tmp_path, **terms)
+    scores, likely, classes = found.scores(rows), found.predict_proba(rows), found.predict(rows)
+    for score, chance, sign in zip(scores, likely, classes, strict=True):
+        said = made.order.meaning(float(score), 0)
+        assert said == {"probability": pytest.approx(chance, abs=1e-12), "class": "yes" if sign > 0 else "no"}
+    with Wired(made.approve_all()) as wired:
+        status, answer = wired.ask(key=40)
+        assert status == 200
+        assert {name: answer[name] for name in ("probability", "class")} == made.order.meaning(answer["score"], 0)
+        made.order.save(tmp_path / "order.json")
+        assert Order.load(tmp_path / "order.json").digest == made.order.digest
+
+
+def test_a_model_of_numbers_has_no_class_and_its_order_the_digest_that_it_had(tmp_path):
+    """Orders from before answers had probabilities keep their approvals."""
+    order = Consortium.made(tmp_path).with_fallback("shop").order
+    assert order.meaning(0.3, 0) == {}
+    assert "link" not in json.dumps(order.terms)
+    assert "classes" not in order.terms
+    for wrong in ({"link": (1.0,)}, {"link": link_of(fitted(METHODS["private gram, secure"]))}, {"classes": ("yes",)}):
+        with pytest.raises(co.InvalidInput):
+            replace(order, **wrong)
+
+
+def test_after_its_ledger_was_replaced_a_party_answers_nothing_until_it_has_approved_again(tmp_path):
+    """A new ledger knows no quota that was used: so it knows no order either."""
+    made = Consortium.made(tmp_path).approve_all()
+    made.close()
+    RunStore.path_in(tmp_path / "lab", "lab").unlink()
+    with pytest.raises(co.InvalidInput, match="'lab' has not approved these terms"):
+        made.answerer("lab")
+    made.close()
 
 
 # ---------------------------------------------------------------- what is kept and shown

@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 import polars as pl
 import pytest
-from test_party_service import BREAKS, REFUSES, STOPS, Straw, run_of, tmp_path  # noqa: F401
+from test_party_service import BREAKS, REFUSES, STOPS, Straw, run_of, straw_hub, tmp_path  # noqa: F401
 from typer.testing import CliRunner
 
 import colonnade as co
@@ -28,7 +28,7 @@ from colonnade.errors import ColonnadeError, HeldByParty, InvalidInput, PeerFail
 from colonnade.methods import masked_scores
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.node_setup import Call, source_of
-from colonnade.network.party_data import PartyData, Scoring, part_path
+from colonnade.network.party_data import PartyData, Scoring, basis_path, part_path
 from colonnade.network.party_file import Limits
 from colonnade.network.party_run import Request
 from colonnade.network.party_service import DIVERGED, OK, PartyService
@@ -37,6 +37,7 @@ from colonnade.privacy.accountant import Budget
 from colonnade.privacy.events import SCORES, Charge
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.runs.fallbacks import basis
 from colonnade.runtime.wire import decode
 from contract import EVERY_METHOD, Case, federation, fitted
 from organisations import COORDINATOR_KEY, SERVER, Organisations, free_port
@@ -81,6 +82,21 @@ def test_what_the_hub_carries_of_scores_is_sealed(tmp_path):  # noqa: F811
         assert {type(decode(body)).__name__ for forms in between.values() for body in forms} == {"Sealed"}
         to_hub = {type(decode(b)).__name__ for at, forms in straw.wire.items() if at[1] == "coordinator" for b in forms}
         assert to_hub == {"RunKey", "Done"}
+
+
+def test_every_party_keeps_what_fallbacks_follow_from_and_hears_it_once_before_the_run_ends(tmp_path):  # noqa: F811
+    with straw_hub(SECURE, tmp_path, co.Policy(epsilon=2.0, delta=1e-5)) as straw:
+        fit = co.fit(
+            straw.made.federation, SECURE.problem, SECURE.method, SECURE.privacy, engine=straw, store=tmp_path / "hub"
+        )
+        assert basis(fit) == basis(co.load(tmp_path / "hub" / "fits" / f"{fit.run}.json"))
+        for name in straw.made.names:
+            kept = basis_path(tmp_path / name, fit.run)
+            assert kept.read_text() == basis(fit)
+            for other in ("0" * 64, basis(fit)):  # the run is over
+                assert straw.raw(name, "learned", {"run": fit.run, "basis": other}).head == {"code": BREAKS}
+            assert straw.raw(name, "learned", {"run": "never", "basis": "0" * 64}).head == {"code": BREAKS}
+            assert kept.read_text() == basis(fit)
 
 
 def test_a_party_that_dies_at_any_question_changes_no_score(tmp_path):  # noqa: F811

@@ -20,7 +20,7 @@ import typer
 import colonnade as co
 from colonnade.cli import terminal
 from colonnade.cli.coordinator import SAME, Certs, File, Listen, LoggedJson, Patience, Store, hub_address, log_to_stderr
-from colonnade.cli.terminal import AsJson, answer, explained, lined, write_text
+from colonnade.cli.terminal import AsJson, LogFile, LogKeep, LogSize, answer, explained, lined, write_text
 
 if TYPE_CHECKING:
     from colonnade.network.party_data import PartyData
@@ -102,16 +102,13 @@ def order(
     """
     with explained():
         from colonnade.data.federation_file import FederationFile
-        from colonnade.network.score_order import LOOPBACK, Fallback, Order
+        from colonnade.network.score_order import LOOPBACK, Order
+        from colonnade.runs.fallbacks import fallback, link_of, says_classes
         from colonnade.runtime.run_store import new_run_id
 
         model, there = co.load(fit), FederationFile.load(file)
         _check_model(model, there.label[0], list(there.members))
-        fallbacks = []
-        for absent in ([name.strip() for name in given.split(",")] for given in missing or ()):
-            less = model.without(*absent)
-            left = {name: tuple(less.coefficients[name].tolist()) for name in less.features}
-            fallbacks.append(Fallback(tuple(absent), float(less.intercept), left))
+        fallbacks = [fallback(model, [name.strip() for name in given.split(",")]) for given in missing or ()]
         made = Order(
             new_run_id(),
             there.digest,
@@ -123,6 +120,8 @@ def order(
             until,
             training_rows,
             tuple(fallbacks),
+            link_of(model),
+            (model.classes or (-1.0, 1.0)) if says_classes(model) else (),
         )
         made.save(output)
         facts = {**_facts(made, there.label[0], list(there.members)), "file": str(output)}
@@ -149,10 +148,11 @@ def _facts(made: Order, holder: str, members: list[str]) -> dict[str, Any]:
         "may ask": ", ".join(made.askers),
         "rows a day": f"{made.rows_a_day:,}",
         "until": made.until,
+        "answers": "score, probability, class" if made.link else "score, class" if made.classes else "score",
         "training rows": "may be scored: no epsilon holds for them then" if made.training_rows else "are refused",
         f"{holder} learns": "; ".join(learns),
         "equations": f"up to {len(learns)} about each row: one for each model",
-        "fallbacks": "coefficients are the word of whoever wrote the order" if made.fallbacks else "none",
+        "fallbacks": "solved again from the release of the model's run" if made.fallbacks else "none",
         "approved by": ", ".join(made.approvals) or "nobody yet",
     }
 
@@ -161,6 +161,9 @@ def _facts(made: Order, holder: str, members: list[str]) -> dict[str, Any]:
 def approve(
     order: OrderFile,
     file: PartyToml,
+    fit: Annotated[
+        Path | None, typer.Option(help="For an order with fallbacks: the fit they were solved from.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     as_json: AsJson = False,
@@ -168,9 +171,12 @@ def approve(
     """Approve a standing order as one party: your ledger opens it, and your signed key is added to the file.
 
     Your policy must allow scores. Nothing leaves before `score part` runs here and every party has approved the same
-    terms. `colonnade runs abort STORE ORDER` ends it, for good.
+    terms. `colonnade runs abort STORE ORDER` ends it, for good. Fallbacks are solved again here, from the fit, and
+    refused if they do not follow from what your party was told when the model was learned.
 
-    Example: colonnade score approve order.json party.toml
+    \bExamples:
+      colonnade score approve order.json party.toml
+      colonnade score approve order.json party.toml --fit fit.json
     """
     with explained(), _at_party(order, file) as (settings, approved, data):
         from colonnade.network.score_parts import Rows
@@ -178,6 +184,7 @@ def approve(
         made, holder = approved.order, settings.federation_file.label[0]
         made.check_day(_today())
         Rows(data, made, settings.store)  # its part of the model, its columns, and what it was learned from
+        _check_fallbacks(made, fit, settings)
         facts = _facts(made, holder, list(settings.federation_file.members))
         if not yes:
             typer.echo(lined(facts, 13), err=True)
@@ -192,6 +199,16 @@ def approve(
         answer(told, f"{settings.name} has approved {signed.id}; {next_step}", "", quiet, as_json)
 
 
+def _check_fallbacks(made: Order, fit: Path | None, settings: PartyFile) -> None:
+    from colonnade.runs.fallbacks import check_fallbacks
+
+    if not made.fallbacks:
+        return
+    if fit is None:
+        raise co.InvalidInput("the order has fallbacks: give the fit that they were solved from, --fit FILE.")
+    check_fallbacks(made, co.load(fit), settings.models or settings.store, settings.name)
+
+
 @app.command()
 def serve(
     order: OrderFile,
@@ -200,6 +217,9 @@ def serve(
     port: Annotated[int, typer.Option(help="The port of POST /score, /health, /ready and /metrics.")] = 8440,
     host: Annotated[str, typer.Option(help="Its address; any but 127.0.0.1 needs --mtls.")] = "127.0.0.1",
     mtls: Annotated[bool, typer.Option("--mtls", help="Who asks shows a certificate that the order names.")] = False,
+    log_file: LogFile = None,
+    log_size: LogSize = 10,
+    log_keep: LogKeep = 5,
     quiet: Quiet = False,
     as_json: LogJson = False,
 ) -> None:
@@ -220,6 +240,7 @@ def serve(
             )
         with _at_party(order, file) as (settings, approved, data), contextlib.ExitStack() as last:
             terminal.to_stderr(as_json, quiet)
+            terminal.to_file(log_file, log_size, log_keep)
             stop = _until_stopped()
             service = _serving(settings, approved, data, listen, mtls, last)
             page = last.enter_context(_page(settings, port, host, mtls, service.show))
@@ -250,6 +271,9 @@ def part(
     file: PartyToml,
     holder: Annotated[str, typer.Option(help="HOST:PORT, where the label holder's `score serve` listens.")],
     metrics: Annotated[int | None, typer.Option(help="Serve /metrics, /health and /ready on this port.")] = None,
+    log_file: LogFile = None,
+    log_size: LogSize = 10,
+    log_keep: LogKeep = 5,
     quiet: Quiet = False,
     as_json: LogJson = False,
 ) -> None:
@@ -266,6 +290,7 @@ def part(
 
         with _at_party(order, file) as (settings, approved, data), contextlib.ExitStack() as last:
             terminal.to_stderr(as_json, quiet)
+            terminal.to_file(log_file, log_size, log_keep)
             name, members = settings.federation_file.label[0], settings.federation_file.members
             if settings.name == name:
                 raise co.InvalidInput(f"{name!r} holds the labels: it runs `colonnade score serve`.")
@@ -283,6 +308,7 @@ def part(
                     page.needs("not connected to the label holder", lambda: bool(line.lines.connected()))
 
                 last.enter_context(_page(settings, metrics, "127.0.0.1", False, show))
+            sys.setswitchinterval(0.001)  # as in serve
             log.info("answering", extra={"order": approved.order.id, "party": settings.name, "holder": holder})
             stop.wait()
         log.info("stopped", extra={"order": approved.order.id})

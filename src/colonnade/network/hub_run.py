@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, WireError
+from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError, WireError
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import Answer, Status
 from colonnade.methods.node_setup import Call
@@ -96,6 +96,21 @@ class HubRun:
         if name == COORDINATOR:
             return Answered(lambda: what(self.local, *arguments))
         return self.parties[name].ask(what, *arguments)
+
+    def tell_basis(self, basis: str) -> None:
+        """Tell every party what fallbacks of the model follow from; who does not hear of it will approve none."""
+        told = {"run": self.run, "basis": basis}
+        for name in self.parties:
+            for left in (2, 1, 0):  # a party may begin anew
+                try:
+                    self.hub.ask(name, Question.LEARNED, told, (), FAREWELL).result()
+                    break
+                except Lost:
+                    if not left:
+                        log.warning("not told of the basis", extra={"run": self.run, "party": name})
+                except ColonnadeError as error:  # the result is there: nothing of it depends on this
+                    log.warning("not told of the basis", extra={"party": name, "error": type(error).__name__})
+                    break
 
     def drive(self) -> Outcome:
         self.run_log.reserved()

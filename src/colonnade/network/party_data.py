@@ -253,6 +253,11 @@ def rows_path(store: Path, run: str) -> Path:
     return store / "fits" / f"{run}.rows"
 
 
+def basis_path(store: Path, run: str) -> Path:
+    """Where a party keeps what fallbacks of a run's model follow from: a digest (runs/fallbacks.py)."""
+    return store / "fits" / f"{run}.basis"
+
+
 class Scoring:
     """One party's models and scores."""
 

@@ -185,6 +185,9 @@ class Approvals:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def __contains__(self, run: object) -> bool:
+        return run in self._kept
+
     def has(self, run: str, *shown: object) -> bool:
         return self._kept.get(run) == _digest(shown)
 

@@ -36,23 +36,28 @@ from colonnade.methods.node_setup import Call, installed, neighbours, party_setu
 from colonnade.network import party_run, questions
 from colonnade.network.alignment import PartyAlignment, write_once
 from colonnade.network.neighbours import Neighbours
-from colonnade.network.party_data import PartyData, Scoring
+from colonnade.network.party_data import PartyData, Scoring, basis_path
 from colonnade.network.party_run import Approve, PartyRun, Priced, Proposal, Request, Undecided, UnknownRun
 from colonnade.network.questions import Parcel, Question
+from colonnade.network.rate_limit import RateLimit
 from colonnade.network.replaced_ledger import keyed_head
 from colonnade.network.score_order import is_order
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.store import write_synced
 from colonnade.privacy.tally import OWNER, REFUSED
 from colonnade.runtime.hosted_node import FINAL, HostedNode, code_of
 from colonnade.runtime.program import COORDINATOR, FailureCode
 from colonnade.runtime.run_store import HUB_SAYS, RunStore, ending_in_words
 
-PROTOCOL = 6  # since 6 a party may answer that its operator has not decided yet
+PROTOCOL = 7  # since 6 a party may answer that its operator has not decided yet; since 7 it is told of a basis
+# Of runs that this process does not hold. One that is put off is proposed again, as one that nobody has decided on.
+PROPOSALS_AT_ONCE, PROPOSALS_A_SECOND = 200, 5.0
 OK, UNAVAILABLE, DIVERGED, UNKNOWN, UNDECIDED = 0, 16, 17, 18, 19  # beside the codes of runtime/program.py
 
 _USED_NAMES = {OWNER, "node", "align", "store"}  # in the records they stand for something else than a run
 _HOW = re.compile(r"[ -~]{1,100}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 log = logging.getLogger("colonnade.network.party_service")
 
@@ -81,6 +86,8 @@ class PartyService:
         self.sizes = questions.Sizes.of(data.file)
         self.runs: dict[str, PartyRun] = {}
         self.approvals = party_run.Approvals()
+        self.pace = RateLimit(PROPOSALS_A_SECOND, PROPOSALS_AT_ONCE)
+        self.put_off = 0  # proposals in a row
         self.scoring = Scoring(data, self.run_store.folder)
         self.handlers: dict[Question, Callable[[Parcel], Parcel]] = {
             Question.HELLO: self.hello,
@@ -96,6 +103,7 @@ class PartyService:
             Question.RESEND: self.resend,
             Question.TURN: self.turn,
             Question.OUTCOME: self.outcome,
+            Question.LEARNED: self.learned,
             Question.OVER: self.over,
             Question.SETTLE: self.settle,
             **self.aligning.handlers,
@@ -161,6 +169,7 @@ class PartyService:
         """
         proposal = self._proposal(asked)
         if self._run_of(proposal) is None:
+            self._keep_pace()
             request = self._approve(proposal, self._price(proposal))
             if self.ledger.check_run(proposal.run, request.terms, request.plans):
                 self._keep_to(proposal.run, "call", proposal.content)
@@ -175,10 +184,21 @@ class PartyService:
         proposal = self._proposal(asked)
         run = self._run_of(proposal)
         if run is None:
+            if proposal.run not in self.approvals:
+                self._keep_pace()
             priced = self._price(proposal)
             self._open(proposal, priced)
             run = self.runs[proposal.run] = self._begin(proposal, priced)
         return run.promise()
+
+    def _keep_pace(self) -> None:
+        """Each proposal is priced, and may be shown to somebody: a crowd of them is put off before either."""
+        if self.pace.allow("proposals"):
+            self.put_off += 1
+            if self.put_off == 1:  # once a crowd: the hub chooses how often it asks
+                log.warning("too many proposals", extra={"at once": PROPOSALS_AT_ONCE, "a second": PROPOSALS_A_SECOND})
+            raise Undecided
+        self.put_off = 0
 
     def _proposal(self, asked: Parcel) -> Proposal:
         agreement = self.agreement()
@@ -335,6 +355,16 @@ class PartyService:
 
     def outcome(self, asked: Parcel) -> Parcel:
         return self._met_run(asked).outcome()
+
+    def learned(self, asked: Parcel) -> Parcel:
+        """What fallbacks of the run's model follow from: once, and while the run is open, as its coefficients came."""
+        run, basis = _run_name(asked), questions.text_in(asked, "basis")
+        path = basis_path(self.run_store.folder, run)
+        begun = bool(self.log.rows(run, "open")) and not self.log.holds(run, "close")
+        if not (begun and _DIGEST.fullmatch(basis)) or (path.exists() and path.read_text(encoding="ascii") != basis):
+            raise ProtocolError("a basis is told once, of a run that is open")
+        write_synced(path, basis.encode(), private=True)
+        return Parcel({})
 
     def over(self, asked: Parcel) -> Parcel:
         """The run ended. Whether others sent nothing cannot be known here: their part of the price stays counted."""

@@ -66,6 +66,7 @@ class Question(StrEnum):
     RESEND = "resend", Phase.RUNNING, "run", "since"
     TURN = "turn", Phase.RUNNING, "run", "letters"
     OUTCOME = "outcome", Phase.RUNNING, "run"
+    LEARNED = "learned", Phase.RUNNING, "run", "basis"
     OVER = "over", Phase.BEFORE, "run", "how"
     SETTLE = "settle", Phase.BEFORE, "run", "over"
     GREET = "greet", Phase.ALIGNING, *_ALIGNING
@@ -231,6 +232,7 @@ _DEPTH = 12
 _SEED = 2**256
 _CODE = 200  # letters of a word
 _HOW = 100
+_BASIS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +379,7 @@ FIELDS: dict[str, Bound] = {
         lambda value, _: isinstance(value, list | tuple) and len(value) <= MOST,  # each is looked at when it is read
     ),
     "how": Bound(f"at most {_HOW} letters", _text(_HOW)),
+    "basis": Bound(f"{_BASIS} letters", lambda value, s: _text(_BASIS)(value, s) and len(value) == _BASIS),
     "over": Bound(
         f"a table of at most {RUNS:,} runs: 64 letters, and at most {_HOW} on how each ended",
         lambda value, s: _table(value, RUNS, lambda how: _text(_HOW)(how, s), 64),

@@ -29,8 +29,8 @@ class PeerUndecided(ColonnadeError):
     def __init__(self, party: str) -> None:
         self.party = party
         super().__init__(
-            f"the operator of {party!r} has not decided yet: `colonnade party inbox` shows the question there. Nothing "
-            "was sent."
+            f"the operator of {party!r} has not decided yet (`colonnade party inbox` shows the question there), or too "
+            "many runs were proposed to it at once. Nothing was sent."
         )
 
 

@@ -7,8 +7,9 @@ its ledger, counted as one run of scores. `colonnade runs abort` ends it there, 
 
 The models are the fit's own, and a fallback for each set of parties that the order lets be missing: solved again from
 the same release (runs/refit.py), so it costs nothing. Of the fit's own model every party takes the part that it kept;
-the coefficients of fallbacks stand in the order, and all parties see them. What scores tell is derived for a label
-holder that knows every coefficient (docs/privacy.md, "Scores on request").
+the coefficients of fallbacks stand in the order, all parties see them, and each solves them again from the release
+before it approves (runs/fallbacks.py). What scores tell is derived for a label holder that knows every coefficient
+(docs/privacy.md, "Scores on request").
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from colonnade.data.federation_file import FederationFile
 from colonnade.data.text_file import read_text
 from colonnade.errors import InvalidInput, ReplayDiverged
@@ -32,6 +35,7 @@ from colonnade.privacy.events import SCORES, Charge
 from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.store import Log, write_synced
+from colonnade.problem.link import PLAIN, Link
 from colonnade.runtime.run_store import RunStore
 
 METHOD = "scores on request"  # in the terms of its run
@@ -49,6 +53,7 @@ class Fallback:
     without: tuple[str, ...]
     intercept: float
     coefficients: Mapping[str, tuple[float, ...]]  # by party
+    link: tuple[float, ...] = ()  # as in Order
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,8 @@ class Order:
     until: str  # the last day, UTC
     training_rows: bool = False  # whether rows may be scored that the model was learned from
     fallbacks: tuple[Fallback, ...] = ()
+    link: tuple[float, ...] = ()  # from a score to a probability (problem/link.py); empty: the model knows none
+    classes: tuple[str | float | bool, ...] = ()  # what the labels call −1 and +1; empty: numbers
     approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # public key and signature, hexadecimal
 
     def __post_init__(self) -> None:
@@ -82,8 +89,13 @@ class Order:
             raise InvalidInput("a fallback is without one party or more, and no two are without the same")
         figures = [self.intercept, *(one.intercept for one in self.fallbacks)]
         figures += [x for one in self.fallbacks for part in one.coefficients.values() for x in part]
-        if not all(isinstance(x, float | int) and math.isfinite(x) for x in figures):
+        links = [self.link, *(one.link for one in self.fallbacks)]
+        if not all(isinstance(x, float | int) and math.isfinite(x) for x in [*figures, *(x for a in links for x in a)]):
             raise InvalidInput("the figures of a model are finite numbers")
+        if len({len(one) for one in links}) > 1 or len(self.link) not in (0, len(Link._fields)):
+            raise InvalidInput(f"a link has {len(Link._fields)} figures, and all models of an order have one, or none")
+        if len(self.classes) not in (0, 2) or (self.link and not self.classes):
+            raise InvalidInput("there are two classes where there are probabilities, or none")
 
     @property
     def run(self) -> str:
@@ -95,7 +107,20 @@ class Order:
         """All that is approved."""
         raw = asdict(self)
         del raw["approvals"]
+        for one in (raw, *raw["fallbacks"]):  # what an order does not have changes no digest
+            for name in [name for name in ("link", "classes") if not one.get(name, True)]:
+                del one[name]
         return raw
+
+    def meaning(self, score: float, model: int) -> dict[str, Any]:
+        """What a score says of the row's class, as the fit itself would: a function of the score and public figures."""
+        if not self.classes:
+            return {}
+        figures = self.fallbacks[model - 1].link if model else self.link
+        link = Link(*figures) if figures else PLAIN
+        scores = np.array([score])
+        said = {"class": self.classes[int(link.log_odds(scores)[0] >= 0.0)]}
+        return {"probability": float(link(scores)[0]), **said} if figures else said
 
     @cached_property
     def digest(self) -> bytes:
@@ -124,12 +149,19 @@ class Order:
             if (raw.pop("format"), raw.pop("version")) != (_FORMAT, 1):
                 raise ValueError("of another format")
             fallbacks = tuple(
-                Fallback(tuple(one["without"]), one["intercept"], {k: tuple(v) for k, v in one["coefficients"].items()})
+                Fallback(
+                    tuple(one["without"]),
+                    one["intercept"],
+                    {k: tuple(v) for k, v in one["coefficients"].items()},
+                    tuple(one.get("link", ())),
+                )
                 for one in raw.pop("fallbacks")
             )
+            link, classes = (tuple(raw.pop(name, ())) for name in ("link", "classes"))
             approvals = {name: (str(public), str(sign)) for name, (public, sign) in raw.pop("approvals").items()}
             askers = tuple(raw.pop("askers"))
-            return cls(**raw, askers=askers, fallbacks=fallbacks, approvals=approvals)
+            about = {"askers": askers, "fallbacks": fallbacks, "link": link, "classes": classes}
+            return cls(**{**raw, **about}, approvals=approvals)
         except InvalidInput as error:
             raise InvalidInput(f"{path}: {error}.") from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

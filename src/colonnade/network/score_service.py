@@ -1,6 +1,6 @@
 """The label holder's side of scores on request: it numbers requests, asks the other parties, and adds up their parts.
 
-    POST /score  {"key": 4711}                          {"score": 0.31, "model": "20260101T...", "number": 17, ...}
+    POST /score  {"key": 4711}                          {"score": 0.31, "probability": 0.58, "class": "yes", ...}
     POST /score  {"keys": [4711, 4712], "id": "a-17"}   {"scores": [{...}, {"refused": "training"}], ...}
 
 Who may ask is whom the order names: the name in a client certificate, or programs on this machine. A row costs one of
@@ -223,7 +223,8 @@ class ScoreService:
                 lines.append({"refused": one.name.lower()})
             else:
                 number = first + places.index(place)
-                lines.append({"score": self._sum(words[place], model, one), "number": number})
+                score = self._sum(words[place], model, one)
+                lines.append({"score": score, **self.order.meaning(score, model), "number": number})
         return lines, model
 
     def _count_refused(self, asker: str, model: int, refused: Sequence[tuple[bytes, Why]]) -> None:

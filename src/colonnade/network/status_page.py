@@ -267,6 +267,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     server: _Server
     server_version, sys_version = "colonnade", ""
+    wbufsize, disable_nagle_algorithm = -1, True  # head and body of an answer leave together, at once
 
     def do_GET(self) -> None:
         self.server.arrived(self.connection)

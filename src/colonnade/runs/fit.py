@@ -150,6 +150,10 @@ def drive_and_save(run: RunDriver) -> Fit:
         return fitted
     with _undisturbed(SavedFit(path)):
         fitted.save(path)
+        if fitted.released is not None and isinstance(run.hosted_nodes, ToldOfBasis):
+            from colonnade.runs.fallbacks import basis
+
+            run.hosted_nodes.tell_basis(basis(fitted))
         run.finish()
     return fitted
 
@@ -203,6 +207,13 @@ class MeetingEngine(Protocol):
     """An engine whose parties run elsewhere and agree on their rows before a run."""
 
     def meet(self, federation: Federation) -> Federation: ...
+
+
+@runtime_checkable
+class ToldOfBasis(Protocol):
+    """Hosts elsewhere that are told what fallbacks of a model follow from, before its run ends (fallbacks.py)."""
+
+    def tell_basis(self, basis: str) -> None: ...
 
 
 def meet_parties(federation: Federation, engine: object) -> Federation:

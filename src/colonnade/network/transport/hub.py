@@ -28,6 +28,7 @@ from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolE
 from colonnade.network.certs import Credentials, RevocationList, Tls, load
 from colonnade.network.rate_limit import RateLimit
 from colonnade.network.transport import envelope as wire
+from colonnade.network.transport.doorkeeper import Doorkeeper
 from colonnade.network.transport.envelope import GREETING_SECONDS, LONGEST_PAUSE, Malformed, Reason
 from colonnade.network.transport.metrics import Metrics
 from colonnade.network.transport.tls import address_taken, check_peer, split_address
@@ -166,6 +167,7 @@ class Switchboard:
         self._ungreeted: Counter[int] = Counter()
         self._pace = RateLimit(STREAMS_A_SECOND, STREAMS_AT_ONCE)
         self._clock = Clock()
+        self._door: Doorkeeper | None = None
         # One thread a stream; more, so that a party can come back before its old stream has died.
         size = (2 + UNGREETED) * len(members) + 4
         self._pool = ThreadPoolExecutor(size, thread_name_prefix="streams")
@@ -184,6 +186,7 @@ class Switchboard:
     def start(self) -> None:
         """Accept parties from now on."""
         self._server.start()
+        self._door = Doorkeeper(self.port, self._greeted, lambda: self.metrics.refuse(Reason.BUSY.word))
         log.info("listening", extra={"port": self.port, "parties": len(self._members)})
 
     def stop(self) -> None:
@@ -196,6 +199,8 @@ class Switchboard:
                     line.stream.bell.put(None)
             for call in calls:
                 call.settle(ProtocolError(f"the hub was stopped while {line.name!r} had not answered."))
+        if self._door is not None:
+            self._door.stop()
         self._server.stop(None).wait()
         self._pool.shutdown()
         self._clock.stop()
@@ -204,6 +209,9 @@ class Switchboard:
     def connected(self) -> set[str]:
         """The parties that have a stream now."""
         return {name for name, line in self._lines.items() if line.stream is not None}
+
+    def _greeted(self) -> set[str]:
+        return {stream.context.peer() for line in self._lines.values() if (stream := line.stream) is not None}
 
     def wait_for(self, names: Collection[str], timeout: float) -> None:
         """Return when all of them are connected."""
