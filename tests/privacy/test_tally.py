@@ -20,9 +20,9 @@ from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import Charge, Event, Mechanism, Policy, Scope
 from colonnade.privacy.ledger import Ledger, Terms, prices_of_runs
 from colonnade.privacy.store import FileLog, MemoryLog
-from colonnade.privacy.tally import Sum, Tally, check_snapshot, last_snapshot, tallied
+from colonnade.privacy.tally import Sum, Tally, check_snapshot, last_snapshot, sign, tallied
 from colonnade.runs.budgets import verify_ledgers
-from colonnade.runtime.run_store import RunStore
+from colonnade.runtime.run_store import RunStore, abort_run
 
 TERMS = Terms("M", "M()", "nobody", "one row", "changed", "f")
 KEY = new_key()[1]
@@ -160,6 +160,30 @@ def test_without_the_owners_key_every_row_is_read(tmp_path, often, monkeypatch, 
     assert book.row_spent() == pytest.approx(6 * 3 * RHO)
     assert seen == [0]
     book.log.close()
+
+
+def test_who_does_not_know_the_owners_key_trusts_no_snapshot_and_signs_none(tmp_path, often, monkeypatch):
+    """As `runs abort` and `runs replaced` open a party's ledger: also where somebody put a key of his own into the file."""
+    store = RunStore(tmp_path)
+    ours = Ledger(store.log("a"), "a", Policy(), identity=KEY)
+    for number in range(6):
+        spend(ours, f"run{number}")
+    store.adopt("left")
+    spend(ours, "left", used=12, how="")  # enough rows for the next snapshot
+    kept = last_snapshot(ours.log)
+    store.close()
+    abort_run(tmp_path, "left")
+    with closing(FileLog(RunStore.path_in(tmp_path, "a"))) as log:
+        assert log.holds("left", "close")
+        assert (last_snapshot(log), log.has_secret("node", "signing key")) == (kept, False)
+        assert log.length() - kept.count > ledgers.EVERY
+        log.secret("node", "signing key", 32)
+        sign(log, "a", log.kept("node", "signing key"))
+    with closing(FileLog(RunStore.path_in(tmp_path, "a"))) as log:
+        book = Ledger(log, "a", Policy(), snapshots=False)
+        seen = read_rows(book, monkeypatch)
+        book.row_spent()
+        assert seen == [0]
 
 
 def test_in_one_owners_store_the_key_lies_in_the_file(tmp_path, often, monkeypatch):

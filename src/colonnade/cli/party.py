@@ -132,7 +132,8 @@ def _answer_until_stopped(settings: PartyFile, yes: bool) -> None:
             page = StatusPage(settings.metrics)
             page.include(metrics.text)
             page.needs("not connected", lambda: states == ["connected"])
-            PartyStatus(settings.store, settings.name, service.data.member.policy, box).show_on(page)
+            policy = service.data.member.policy
+            PartyStatus(settings.store, settings.name, policy, box, service.identity).show_on(page)
             last.enter_context(page)
         for what in service.data.seen.nothing:  # before anything is proposed
             told.warning("a private run would pay for nothing", extra={"party": settings.name, "what": what})

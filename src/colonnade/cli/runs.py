@@ -226,7 +226,7 @@ def _replaced_between(
             text = f"{name} takes the new ledger of {record.node}, begun on {record.when}; {COUNTED}"
         else:
             assert sign is not None
-            ledger = Ledger(kept.log(name), name, co.Policy())
+            ledger = Ledger(kept.log(name), name, co.Policy(), snapshots=False)
             if party is None:
                 record = records.sign_as_coordinator(ledger, tls, file)
             else:

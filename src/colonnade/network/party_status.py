@@ -25,8 +25,12 @@ FRESH = 5.0  # seconds for which what was read of a ledger is shown
 class PartyStatus:
     """Reads the ledger of a party over a connection of its own, so that its answers are not held up."""
 
-    def __init__(self, store: Path, name: str, policy: Policy, inbox: Inbox | None = None) -> None:
+    def __init__(
+        self, store: Path, name: str, policy: Policy, inbox: Inbox | None = None, identity: bytes | None = None
+    ) -> None:
+        """identity  the party's signing key: by its snapshot a long ledger is read in a moment."""
         self.path, self.name, self.policy, self.inbox = RunStore.path_in(store, name), name, policy, inbox
+        self._identity = identity
         self._read: tuple[float, dict[str, float]] = (-FRESH, {})
 
     def show_on(self, page: StatusPage) -> None:
@@ -53,7 +57,7 @@ class PartyStatus:
         if time.monotonic() - when < FRESH:
             return found
         with contextlib.closing(FileLog(self.path)) as log:
-            ledger = Ledger(log, self.name, self.policy)
+            ledger = Ledger(log, self.name, self.policy, identity=self._identity)
             budget = ledger.budget()
             found = {"ledger_rows": float(log.length()), "runs_open": float(len(ledger.open_runs()))}
         if budget.epsilon is not None and budget.delta is not None:

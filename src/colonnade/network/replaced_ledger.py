@@ -126,7 +126,7 @@ def accept(store: RunStore, name: str, record: Record, file: FederationFile, tls
 
     Runs that are open cannot go on without the lost ledger, and are ended.
     """
-    ledger = Ledger(store.log(name), name, Policy())
+    ledger = Ledger(store.log(name), name, Policy(), snapshots=False)
     _check(record, name, file, tls)
     if not ledger.knows_replaced(record.replaced):
         end_open_runs(store)

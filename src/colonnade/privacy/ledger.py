@@ -97,11 +97,21 @@ class Ledger:
     """The ledger of one node over one log."""
 
     def __init__(
-        self, log: Log, node: str, policy: Policy, *, holds_data: bool = True, identity: bytes | None = None
+        self,
+        log: Log,
+        node: str,
+        policy: Policy,
+        *,
+        holds_data: bool = True,
+        identity: bytes | None = None,
+        snapshots: bool = True,
     ) -> None:
-        """identity  the owner's signing key, for snapshots; None: the one that lies in the file, if there is one."""
+        """identity   the owner's signing key, for snapshots; None: the one that lies in the file, if there is one.
+        snapshots  False: reads every row, trusts no snapshot and signs none: for whoever does not know the owner's key,
+                   where one that somebody put into the file must not count, nor the owner's own be written over.
+        """
         self.log, self.node, self.policy, self.holds_data = log, node, policy, holds_data
-        self._own_key = identity
+        self._own_key, self._snapshots = identity, snapshots
         self._left: dict[str, list[tuple[Charge, int]]] = {}
 
     # -------------------------------------------------------------------------------- runs
@@ -269,7 +279,7 @@ class Ledger:
         self.log.check(0 if begin is None else begin.count)
 
     def _trusted(self) -> Snapshot | None:
-        return trusted(self.log, self.node, self._identity()) if self.log.durable else None
+        return trusted(self.log, self.node, self._identity()) if self._snapshots and self.log.durable else None
 
     def _identity(self) -> bytes | None:
         if self._own_key is None and self.log.has_secret("node", "signing key"):
@@ -278,7 +288,7 @@ class Ledger:
 
     def _snapshot(self) -> None:
         """Sign what all rows add up to, if there are many since it was signed last."""
-        if not self.log.durable:
+        if not (self._snapshots and self.log.durable):
             return
         last = last_snapshot(self.log)
         if self.log.length() - (0 if last is None else last.count) >= EVERY:

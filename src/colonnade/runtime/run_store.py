@@ -326,7 +326,8 @@ def _abort(store: RunStore, run: str) -> list[str]:
         raise StoreError(f"run {run} is being driven by another process; stop that first.")
     with held:
         store.end(run, "aborted")
-    ledgers = [Ledger(store.log(node), node, Policy()) for node in _nodes(store)]
+    # The store may be a party's, whose key is elsewhere: every row is read, and nothing signed.
+    ledgers = [Ledger(store.log(node), node, Policy(), snapshots=False) for node in _nodes(store)]
     touched = [ledger.node for ledger in ledgers if run in ledger.open_runs()]
     for ledger in ledgers:
         ledger.close_run(run, "aborted")
