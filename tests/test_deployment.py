@@ -3,6 +3,9 @@ version has, probes that its page answers, and nothing that runs as root or hold
 
 from __future__ import annotations
 
+import copy
+import importlib.util
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -116,3 +119,34 @@ def test_the_partys_pod_runs_a_command_that_exists_is_probed_and_holds_no_key_of
     assert (keys["defaultMode"] & 0o007, pod["securityContext"]["runAsNonRoot"]) == (0, True)
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert pod["automountServiceAccountToken"] is False
+
+
+# ---------------------------------------------------------------- the formats' own schemas
+
+
+@pytest.mark.slow
+def test_the_compose_file_keeps_the_schema_of_the_compose_specification() -> None:
+    """As published by its authors, and carried by check-jsonschema; a slip is noticed."""
+    jsonschema = pytest.importorskip("jsonschema", reason="pip install 'colonnade[schemas]'")
+    carrier = importlib.util.find_spec("check_jsonschema")
+    if carrier is None or carrier.origin is None:
+        pytest.skip("pip install 'colonnade[schemas]'")
+    carried = Path(carrier.origin).parent / "builtin_schemas" / "vendor" / "compose-spec.json"
+    schema = json.loads(carried.read_text())
+    jsonschema.validate(COMPOSE, schema)
+    slip = copy.deepcopy(COMPOSE)
+    next(iter(slip["services"].values()))["volume"] = ["a:/b"]
+    with pytest.raises(jsonschema.ValidationError, match="volume"):
+        jsonschema.validate(slip, schema)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["1.28", "1.37"])
+def test_the_manifest_keeps_the_strict_schema_of_kubernetes(version: str) -> None:
+    """As generated from the interface of that release, and carried by kubernetes-validate; a slip is noticed."""
+    kubernetes = pytest.importorskip("kubernetes_validate", reason="pip install 'colonnade[schemas]'")
+    kubernetes.validate(PARTY, version, strict=True)
+    slip = copy.deepcopy(PARTY)
+    slip["spec"]["template"]["spec"]["containers"][0]["livenessProb"] = {}
+    with pytest.raises(kubernetes.ValidationError):
+        kubernetes.validate(slip, version, strict=True)

@@ -126,7 +126,7 @@ def test_the_wheel_names_its_licence_its_program_and_its_extras(wheel: Path) -> 
 
 
 def test_the_doctor_knows_every_extra_that_a_user_may_want() -> None:
-    assert set(EXTRAS) == set(PROJECT["optional-dependencies"]) - {"browser", "docs", "papers", "test"}
+    assert set(EXTRAS) == set(PROJECT["optional-dependencies"]) - {"browser", "docs", "papers", "schemas", "test"}
 
 
 def test_the_source_distribution_holds_every_file_that_git_keeps(tmp_path: Path) -> None:
