@@ -231,7 +231,8 @@ class Logistic:
 
     @mean_of
     def value(self, scores: Floats, y: Floats) -> Floats:
-        return np.logaddexp(0.0, -y * scores)
+        margins = y * scores
+        return np.maximum(-margins, 0.0) + np.log1p(np.exp(-np.abs(margins)))
 
     @each_of
     def slope(self, scores: Floats, y: Floats) -> Floats:
