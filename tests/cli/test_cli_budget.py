@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade.cli import app
+from colonnade.data.text_file import safe_cell
 from colonnade.privacy import ledger as ledgers
 from colonnade.privacy.accountant import Budget, epsilon, rho_for
-from colonnade.runs.budgets import Account, forecast, safe_cell, spending
+from colonnade.runs.budgets import Account, forecast, spending
 
 PRIVACY = co.Privacy(1.0, 1e-6, feature_bound=1.0)
 

@@ -212,7 +212,10 @@ def _column_lines(seen: Look, column: Column) -> list[str]:
     if seen.missing:
         lines["missing"] = _said(lines["missing"], f"{seen.missing:,} of {seen.rows:,} rows have a gap")
     may = MAY_BE_SAID if isinstance(column, co.Numeric) and column.scale else {}
-    return [*lines.values(), *(_said(f"# {line}", comment) for line, comment in may.items()), _mark(figures)]
+    if "values" in lines:
+        lines["values"] = _said(lines["values"], "whole numbers from low to high: as many as there are")
+    also = [_said(f"# {line}", comment) for line, comment in may.items() if line.split()[0] not in lines]
+    return [*lines.values(), *also, _mark(figures)]
 
 
 def _fits(seen: Look, written: str) -> bool:

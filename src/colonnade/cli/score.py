@@ -330,10 +330,10 @@ def trail(
     Example: colonnade score log order.json party.toml --output asked.csv
     """
     with explained():
+        from colonnade.data.text_file import safe_cell
         from colonnade.network.party_file import PartyFile
         from colonnade.network.score_order import Order
         from colonnade.network.score_parts import read_trail
-        from colonnade.runs.budgets import safe_cell
 
         if form not in ("csv", "json"):
             raise co.InvalidInput(f"cannot export as {form!r}; choose csv or json.")

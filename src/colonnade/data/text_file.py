@@ -1,9 +1,10 @@
-"""Files that people write: read with an error that helps, and errors that point to a line."""
+"""Files that people write and read: errors that help and point to a line, and cells that no spreadsheet computes."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from colonnade.errors import InvalidInput
 
@@ -27,3 +28,9 @@ def at_line(path: str | Path, text: str, place: str, what: str, mark: str = "") 
         number = next((at for at in range(number, len(lines)) if pattern.search(lines[at])), number)
     shown = lines[number].strip() if lines else ""
     return InvalidInput(f"{path}, line {number + 1} ({shown[:60]}): {place}{mark} {what}")
+
+
+def safe_cell(value: Any) -> Any:
+    """What a spreadsheet shows and does not compute: text that would begin a formula gets an apostrophe before it."""
+    risky = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "\0"))
+    return f"'{value}" if risky else value

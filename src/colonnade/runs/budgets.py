@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from colonnade.data.text_file import safe_cell
 from colonnade.errors import InvalidInput, LedgerDamaged
 from colonnade.privacy.accountant import Budget, epsilon, rho_for
 from colonnade.privacy.events import Policy, shown
@@ -246,12 +247,6 @@ def _owner_lines(ledger: Ledger) -> list[dict[str, Any]]:
     names = ("when", "do", "epsilon", "delta", "reason", "node", "rho")
     bodies = [(row, json.loads(row.body)) for row in rows]
     return [{"row": row.seq, "kind": row.kind, **{name: body.get(name, "") for name in names}} for row, body in bodies]
-
-
-def safe_cell(value: Any) -> Any:
-    """What a spreadsheet shows and does not compute: text that would begin a formula gets an apostrophe before it."""
-    risky = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "\0"))
-    return f"'{value}" if risky else value
 
 
 def verify_ledgers(store: str | Path) -> dict[str, int]:
