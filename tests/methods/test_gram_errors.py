@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import norm
 
 from colonnade.methods.gram import solve as grams
+from colonnade.methods.gram.curves import Curves
 from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, as_they_are
 from colonnade.methods.gram.solve import GramSolution, solve
 from colonnade.problem import ElasticNet, GroupLasso, L1Ball, Lasso, LeastSquares, Logistic, Problem, Ridge, Simplex
@@ -285,3 +286,52 @@ def test_a_link_keeps_to_its_limits():
     assert found.offset == pytest.approx(math.log(3.0 / 7.0) - slope * (0.15 + 0.2 * apart))
     assert found.weight == pytest.approx(math.sqrt(0.9))
     assert found[3:] == pytest.approx((0.3 - 0.075, 0.75, 0.05 * 0.3, 1.0 - 0.05 * 0.7))
+
+
+# ------------------------------------------------------------------------------------------------ scores of numbers
+
+
+def drawn(A: np.ndarray, y: np.ndarray, sd: float, seed: int, choose: bool = True) -> GramSolution:
+    """The solution of a release of centred rows with this noise, as a run for prediction has it."""
+    frame, rows = framed(A.shape[1]), len(y)
+    noise = np.triu(np.random.default_rng(seed).normal(size=(A.shape[1] + 2,) * 2)) * sd
+    noisy = products(A, y, frame) + noise + np.triu(noise, 1).T
+    rule, curves = (
+        replace(as_they_are(A.shape[1], 1.0), name="centred"),
+        Curves(np.zeros(A.shape[1], int), None, choose),
+    )
+    known = Gram(noisy, np.full(noisy.shape, sd)), frame, rule, Problem(LeastSquares(), intercept=True)
+    return solve(*known, rows=rows, columns=A.shape[1], label_bound=BOUND, curves=curves)
+
+
+def test_scores_of_numbers_are_drawn_to_the_mean_by_what_they_owe_to_noise_and_clear_ones_stay_to_the_bit():
+    """By hand: the mean of a normal of .3 and .5, given a factor of known noise; nothing is taken beyond 3 sds."""
+    A, y = table(2000, 8)
+    unrelated = np.random.default_rng(3).permutation(y)
+    noisy = [drawn(A, unrelated, 150.0, seed) for seed in range(20)]
+    plain = [drawn(A, unrelated, 150.0, seed, choose=False) for seed in range(20)]
+    assert sum(found.kept < 0.7 for found in noisy) >= 15
+    for found, whole in zip(noisy, plain, strict=True):
+        assert found.coefficients == pytest.approx(found.kept * whole.coefficients)
+        assert found.intercept == pytest.approx(
+            whole.intercept + (1.0 - found.kept) * float(A.mean(axis=0) @ whole.coefficients), abs=0.5
+        )
+    clear, plain = drawn(A, y, 15.0, 0), drawn(A, y, 15.0, 0, choose=False)
+    assert clear.signal > 3.0
+    assert clear.kept == plain.kept == 1.0
+    assert np.array_equal(clear.coefficients, plain.coefficients)
+    assert clear.intercept == plain.intercept
+
+
+@pytest.mark.parametrize(("pull", "spread"), [(0.02, 0.1), (-0.5, 0.1), (0.4, 0.2), (0.1, 0.0)])
+def test_the_part_of_scores_that_is_kept_is_a_posterior_mean(pull, spread):
+    sd, numbers = 0.15, Problem(LeastSquares(), intercept=True)
+    moments = grams._ScoreMoments(pull, spread, sd**2, 0.0)
+    grid = np.linspace(-8.0, 8.0, 160_001)
+    weights = norm.pdf(grid, 0.3, 0.5) * norm.pdf(pull, grid * spread, sd) if spread else norm.pdf(grid, 0.3, 0.5)
+    wanted = float(np.clip(grid @ weights / weights.sum(), 0.0, 1.0))
+    assert grams._kept(numbers, moments) == pytest.approx(wanted, abs=1e-6)
+    assert grams._kept(numbers, replace(moments, pull=3.01 * sd)) == 1.0
+    assert grams._kept(replace(numbers, intercept=False), moments) == 1.0
+    assert grams._kept(Problem(LeastSquares(), Simplex(1.0), intercept=True), moments) == 1.0
+    assert grams._kept(Problem(Logistic(), intercept=True), moments) == 1.0

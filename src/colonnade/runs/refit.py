@@ -16,12 +16,12 @@ import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.methods.gram.answer import CLEAR, COVER
+from colonnade.methods.gram.answer import COVER, DRAWN, doubts
 from colonnade.methods.gram.curves import Curves
 from colonnade.methods.gram.private_gram import chosen_weight
 from colonnade.methods.gram.rule import Gram, RowFrame, Solving, Sums, as_they_are
 from colonnade.methods.gram.solve import GramSolution, solve
-from colonnade.methods.method import Swamped, swamped
+from colonnade.methods.method import Swamped
 from colonnade.problem import GroupL1Ball, GroupLasso, Problem
 from colonnade.runs.release import Release
 from colonnade.views.fit_facts import CoefficientPath, Coefficients
@@ -44,13 +44,13 @@ def refit(fit: Fit, without: Sequence[str]) -> Fit:
     def by_party(values: Floats) -> dict[str, Floats]:
         return dict(zip(left, np.split(values, ends, axis=-1), strict=True))
 
-    remarks = [one for one in fit.remarks if not one.startswith((Swamped.WORDS, COVER)) and CHOSEN not in one]
+    remarks = [one for one in fit.remarks if not one.startswith((Swamped.WORDS, COVER))]
+    remarks = [one for one in remarks if CHOSEN not in one and DRAWN not in one]
     remarks += [chosen_weight(solved)] if part.solving is not None and part.solving.select else []
     told = fit.spread is not None and solved.uncovered is None
     if fit.spread is not None:  # else the fit says why there are none
         remarks.append(COVER if told else f"no standard errors: {solved.uncovered}")
-    if solved.signal < CLEAR or (solved.link is not None and solved.link.slope == 0.0):
-        remarks.insert(0, swamped("what scores say of the labels lies within what noise alone would make of it"))
+    remarks = [*doubts(solved), *remarks]
     names = ", ".join(without)
     again = f"solved again without {names}, from the release of run {fit.run}: nothing more was released or paid"
     numbers = not fit.problem.loss.classifies

@@ -22,6 +22,7 @@ CODING = (
 COVER = (
     "standard errors hold sampling and noise, for labels within their range whose residuals spread alike in all rows"
 )
+DRAWN = "is predicted as the labels' released mean, which costs nothing and errs less"
 CLEAR = 2.33  # sds of its noise that the covariance of scores and labels must exceed: noise alone does in 1 run of 100
 
 
@@ -48,6 +49,18 @@ def released_gram(
     return ReleasedGram(gram.matrix, gram.noise, *of_rows, proven, rule, cross, figures.step, figures.buckets, kept)
 
 
+def doubts(solved: GramSolution) -> tuple[str, ...]:
+    """What must be said first of scores that owe much to noise."""
+    said: list[str] = []
+    if solved.signal < CLEAR or solved.kept == 0.0 or (solved.link is not None and solved.link.slope == 0.0):
+        said.append(swamped("what scores say of the labels lies within what noise alone would make of it"))
+    if solved.kept == 0.0:
+        said.append(f"every row {DRAWN}")
+    elif solved.kept < 1.0:
+        said.append(f"{1.0 - solved.kept:.0%} of what scores differ by is owed to noise: by that part a row {DRAWN}")
+    return tuple(said)
+
+
 def gram_answer(
     job: Job,
     solved: GramSolution,
@@ -60,11 +73,7 @@ def gram_answer(
     if release.keep.size < every:
         remarks = (*remarks, f"{release.keep.size:,} of {every:,} columns were kept; of the others nothing is known")
     doubt = doubt or solved.uncovered
-    if solved.signal < CLEAR or (solved.link is not None and solved.link.slope == 0.0):
-        remarks = (
-            swamped("what scores say of the labels lies within what noise alone would make of it"),
-            *remarks,
-        )
+    remarks = (*doubts(solved), *remarks)
     about = (SURROGATE, CODING) if job.problem.loss.classifies else ()
     splits = np.cumsum([len(places) for places in job.roster.positions.values()])[:-1]
 

@@ -54,7 +54,7 @@ class Curves:
 
     level: Indices  # (d,) of a hat, 1, 2, …; 0: no hat
     monotone: Indices | None = None  # (d,) 1 or -1 where a number never falls or rises, its hats behind it; else 0
-    choose: bool = True  # whether only as much is made of hats as the release bears out
+    choose: bool = True  # whether only as much is made of hats, and of scores of numbers, as the release bears out
 
     def of(self, keep: Indices) -> Curves:
         """Of some columns."""
