@@ -145,3 +145,22 @@ def test_curves_of_a_fit_for_inference_have_bands_around_the_effects(tmp_path):
     guessed = co.fit(fed, PROBLEM, co.PrivateGram(), privacy, store=tmp_path)
     assert guessed.curves()["age"].low is None  # cut toward zero: no interval would hold
     assert guessed.curves().table()["low"].null_count() == guessed.curves().table().height
+
+
+def test_bands_of_classes_are_those_of_the_probability_model_on_the_scale_of_scores(tmp_path):
+    """Where a probability differs by 1, scores of the quadratic model at the share π differ by 1/(π(1 − π))."""
+    frames, one = tables(3000), schemas(2)
+    frames["b"] = frames["b"].with_columns(pl.col("cost") > 5.2)
+    declared = {"a": one["a"], "b": co.Schema(one["b"].columns)}
+    fed = co.Federation.from_frames(frames, "key", ("b", "cost"), schemas=declared)
+    method, problem = co.PrivateGram(purpose="inference"), co.Problem(co.Logistic(), intercept=True)
+    fit = co.fit(fed, problem, method, co.Privacy(50.0, 1e-6), store=tmp_path)
+    share = (1.0 + fit.release.matrix[-2, -1] / fit.release.rows) / 2.0
+    for name, party in (("age", "a"), ("z", "b")):
+        curve, band = fit.curves()[name], fit.inference().curve(f"{party}:{name}")
+        for end in ("low", "high"):
+            assert getattr(curve, end) == pytest.approx(
+                band[end].to_numpy() / (share * (1.0 - share)), rel=2e-3
+            )  # of the noisy share, as solved
+        assert (curve.low - 1e-9 <= curve.effect).all()  # of nearly the same model, in the middle of its band
+        assert (curve.effect <= curve.high + 1e-9).all()

@@ -393,16 +393,16 @@ def _shortened(release: Release) -> str:
     return f"unknown, at most {release.shortened:.1%} of a party's, by their released squares (no count was paid for)"
 
 
-def with_bands(found: EffectCurves, model: Inference) -> EffectCurves:
-    """With the interval at each value, where the release determines a whole curve."""
-    return replace(found, curves=tuple(_with_band(curve, model) for curve in found.curves))
+def with_bands(found: EffectCurves, model: Inference, scale: float) -> EffectCurves:
+    """With the interval at each value, where the release determines a whole curve; `scale` times as wide."""
+    return replace(found, curves=tuple(_with_band(curve, model, scale) for curve in found.curves))
 
 
-def _with_band(curve: EffectCurve, model: Inference) -> EffectCurve:
+def _with_band(curve: EffectCurve, model: Inference, scale: float) -> EffectCurve:
     name = f"{curve.party}:{curve.column}"
     places = model.release.with_hats(model.release.find(name)[:1])
     if not set(places) <= set(model.kept):
         return curve
     band = model.curve(name, curve.grid)
-    low, high = band["low"].to_numpy(), band["high"].to_numpy()
+    low, high = (scale * band[name].to_numpy() for name in ("low", "high"))
     return replace(curve, low=low, high=high) if np.isfinite(low).all() and np.isfinite(high).all() else curve

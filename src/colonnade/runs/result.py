@@ -20,7 +20,7 @@ from colonnade.kernels.arrays import Floats
 from colonnade.privacy.block import Block
 from colonnade.problem import KernelSVM, Logistic
 from colonnade.problem.kernel import Support
-from colonnade.problem.link import PLAIN
+from colonnade.problem.link import PLAIN, class_share
 from colonnade.runs.fit_file import read_fit, write_fit
 from colonnade.runs.inference import Inference, with_bands
 from colonnade.runs.new_rows import read_rows, shifted_scores
@@ -86,13 +86,25 @@ class Fit(FitFacts):
     def curves(self, level: float = 0.95) -> EffectCurves:
         """What each number does to the score over its declared range, in its own unit: a grid and effects.
 
-        Where labels are numbers, a fit with `co.PrivateGram(purpose="inference")` has bands of this level around them,
-        at each value for itself, of the model without penalty. Else `low` and `high` are None.
+        A fit with `co.PrivateGram(purpose="inference")` has bands of this level around them, at each value for itself,
+        of the model without penalty. Else `low` and `high` are None. Bands of classes are those of the linear
+        probability model on the score's scale, by the released share of the class, whose own doubt is left out.
         """
         found = super().curves()
-        if self.released is None or self.released.refusal is not None or self.problem.loss.classifies:
+        if self.released is None or self.released.refusal is not None:
             return found
-        return with_bands(found, self.released.regress(level=level))
+        return with_bands(found, self.released.regress(level=level), self._per_probability())
+
+    def _per_probability(self) -> float:
+        """What a score differs by where the linear probability model differs by 1; 1 where labels are numbers."""
+        loss, release = self.problem.loss, self.release
+        if not loss.classifies:
+            return 1.0
+        if not isinstance(loss, Logistic):
+            return 2.0  # least squares on labels -1 and 1
+        share = (1.0 + float(release.matrix[-2, -1]) / release.rows) / 2.0 if self.problem.intercept else 0.5
+        share = class_share(share, float(release.noise[-2, -1]) / release.rows / 2.0)
+        return 1.0 / (share * (1.0 - share))
 
     # ------------------------------------------------------------------------ using it
 
