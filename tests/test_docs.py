@@ -644,7 +644,8 @@ def test_the_page_on_scorecards_runs_as_printed(tmp_path, monkeypatch, capsys):
         exec(compile(block, "docs/scorecard.md", "exec"), names)
     shown = capsys.readouterr().out
     claims = (
-        "600 points mean that good (label -1) is to bad as 50 to 1",
+        "600 points mean that good (paid, label -1) is to bad as 50 to 1",
+        "up to 0",
         "(modelled)",
         "released counts",
         "not private",

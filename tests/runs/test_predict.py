@@ -13,6 +13,7 @@ import pytest
 import colonnade as co
 from colonnade.privacy.events import Policy
 from colonnade.problem.link import Link
+from colonnade.runs.evaluation import evaluate_fit
 
 PROBLEM = co.Problem(co.Logistic(), co.L1Ball(5.0), intercept=True)
 
@@ -177,3 +178,17 @@ def test_a_row_is_called_positive_exactly_where_its_probability_is_a_half_or_mor
     assert (linked.predict(frames) != (scores >= 0.0)).any()
     if link.weight == 1.0:
         np.testing.assert_allclose(chances, 1 / (1 + np.exp(-(link.slope * scores + link.offset))), rtol=1e-12)
+
+
+@pytest.mark.parametrize("link", [Link(2.0, -3.0), Link(1.0, 1.2, 0.6, 0.3, 0.1, 0.05, 0.9)])
+def test_scores_probabilities_classes_and_the_report_follow_one_link(fit: co.Fit, link: Link) -> None:
+    frames, linked = tables(), replace(fit, link=link)
+    scores, ill = linked.scores(frames), frames["clinic"]["ill"].to_numpy()
+    chances = link(scores)
+    np.testing.assert_array_equal(linked.predict_proba(frames), chances)
+    np.testing.assert_array_equal(linked.predict(frames) > 0, chances >= 0.5)
+    told = evaluate_fit(linked, (frames, ill), "public")
+    assert told.figures["Brier score"][0] == pytest.approx(np.mean((chances - ill) ** 2))
+    assert told.figures["accuracy"][0] == pytest.approx(np.mean((chances >= 0.5) == ill))
+    shares = np.concatenate([[group[0]] * group[2] for group in told.groups])
+    assert shares.mean() == pytest.approx(chances.mean())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import datetime as dt
 import json
 import math
 import subprocess
@@ -22,9 +23,10 @@ from sklearn.metrics import roc_auc_score
 
 import colonnade as co
 from colonnade.problem.link import Link
-from colonnade.runs.bins import in_order
+from colonnade.runs.bins import MOST, bounds_of, in_order
 from colonnade.runs.effects import Effect
 from colonnade.runs.evidence import ClassSums, Witness
+from colonnade.runs.scorecard import _numbers
 from colonnade.views.fit_facts import Coefficients
 
 
@@ -96,6 +98,76 @@ def test_what_a_line_states_to_be_off_is_reached_and_not_exceeded(fit):
         spread = np.ptp((meant - points - shift)[place == k])
         assert spread <= 2.0 * line.off + 1e-6
         assert line.off <= spread + 0.5 + 1e-6  # half-way, and half a point of rounding
+
+
+def test_the_stated_rounding_is_what_some_row_is_off_by(private):
+    """Every level with every age at which a line ends, begins or bends: errors of columns add up with their signs."""
+    card = private.scorecard()
+    (age,) = [column for column in card.columns if column.title == "age"]
+    edges = np.array(age.edges)
+    ends = [[18.0, 90.0], edges, np.nextafter(edges, -np.inf), private.schemas["bank"].columns[0].knots()]
+    rows = pl.DataFrame({"age": np.unique(np.concatenate(ends))}).join(
+        pl.DataFrame({"region": ["north", "south", "1.0", "moon"]}), how="cross"
+    )
+    rows = rows.with_columns(id=pl.int_range(pl.len()))
+    off = np.abs(card.points(rows) - card.points_of_scores(private.scores({"bank": rows}))).max()
+    assert off <= card.rounding
+    assert off == pytest.approx(card.rounding, abs=1e-6)
+    apart = card.base_off + sum(max(line.off for line in column.lines) for column in card.columns)
+    assert card.rounding < apart + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("column", "first", "last"),
+    [
+        (co.Numeric("loans", 0, 10), ["up to 0", "1"], "10 and above"),
+        (co.Numeric("loans", 0, 10, values=11), ["up to 0", "1"], "10 and above"),
+        (co.Numeric("late", 0, 2, values=3), ["up to 0", "1"], "2 and above"),
+        (co.Numeric("pay", -2, 8, smooth=3), ["up to -2", "-1"], "8 and above"),
+        (co.Numeric("age", 18, 90, values=73), ["up to 21", "22 to 25"], "88 and above"),
+        (co.Numeric("ratio", 0, 2), ["below 0.1", "0.1 to below 0.2"], "1.9 and above"),
+        (co.Numeric("ratio", 0, 2.5, values=3), ["below 0.15", "0.15 to below 0.3"], "2.4 and above"),
+    ],
+)
+def test_unasked_bins_of_whole_numbers_are_told_in_whole_numbers(column, first, last):
+    """Each is straight and worth so much that it has all the bins it may have."""
+    effect = _effect(column, [3.0] + [0.0] * (len(column.groups()[0]) - 1))
+    bounds = bounds_of(effect, None, 1e-9)
+    names, low, high, _ = _numbers(effect, bounds)
+    assert len(names) <= MOST
+    assert [*names[:2], names[-1]] == [*first, last]
+    if column.whole:  # of these alone: the effect of a line that is one of them has no width
+        assert all(low[k] == high[k] for k, name in enumerate(names) if name.lstrip("-").isdigit())
+    places = np.searchsorted(bounds[1:-1], np.arange(column.low, column.high + 1.0), side="right")
+    if first[0].startswith("up"):
+        for value, place in zip(np.arange(column.low, column.high + 1.0), places, strict=True):
+            assert _holds(names[place], int(value))
+
+
+def _holds(name: str, value: int) -> bool:
+    """Whether a line that is told in whole numbers is that of this one."""
+    if name.startswith("up to "):
+        return value <= int(name.removeprefix("up to "))
+    if name.endswith(" and above"):
+        return value >= int(name.removesuffix(" and above"))
+    low, _, high = name.partition(" to ")
+    return int(low) <= value <= int(high or low)
+
+
+def test_asked_edges_of_declared_whole_numbers_name_those_between_them():
+    effect = _effect(co.Numeric("loans", 0, 10, values=11), [1.0])
+    edges = bounds_of(effect, [1, 2, 4.5, 6], 0.0)
+    assert _numbers(effect, edges)[0] == ["up to 0", "1", "2 to 4", "5", "6 and above"]
+    assert _numbers(effect, bounds_of(effect, [1.2, 1.4], 0.0))[0][1] == "1.2 to below 1.4"  # it holds none
+    other = _effect(co.Numeric("loans", 0, 10), [1.0])
+    assert _numbers(other, edges)[0][1] == "1 to below 2"
+
+
+def test_days_never_share_an_edge():
+    day = co.Date("since", dt.date(2020, 1, 1), dt.date(2020, 1, 21))
+    effect = Effect("bank", day, 0, day.groups()[0], np.array([3.0]))
+    names = _numbers(effect, bounds_of(effect, None, 1e-9))[0]
+    assert len(set(names)) == len(names) <= MOST
 
 
 def test_the_scale_is_the_one_that_was_asked_for(fit):
@@ -281,6 +353,28 @@ def test_modelled_woe_is_right_where_the_model_is(column, coefficients, density)
     assert [line.woe for line in found.lines] == pytest.approx(wanted, abs=5e-3)
 
 
+def test_what_is_modelled_is_marked_wherever_it_stands_and_so_is_how_rough_it_is(private, tmp_path):
+    card = exact_sums(private).scorecard()
+    with card.to_csv(tmp_path / "card.csv").open(newline="") as file:
+        rows = {row["column"]: row for row in csv.DictReader(file)}
+    assert (rows["age"]["basis"], rows["region"]["basis"]) == ("modelled", "released counts")
+    assert "rough where columns go with each other" in rows["age"]["note"]
+    assert rows["region"]["note"] == ""
+    raw = json.loads(card.to_json(tmp_path / "card.json").read_text())
+    assert [column["basis"] for column in raw["columns"]] == ["modelled", "released counts"]
+    assert any(note.startswith("Modelled figures") and "a factor of several" in note for note in raw["notes"])
+    text, page = str(card), card.to_html(tmp_path / "card.html").read_text()
+    age = next(column for column in card.columns if column.title == "age")
+    assert f"IV: age {age.iv:.3f}, modelled; region" in text
+    assert "Modelled figures come from the fitted effect" in text
+    shown = [line for line in text.splitlines() if line.endswith("(modelled)")]
+    assert len(shown) == sum(line.woe is not None for line in age.lines)
+    assert page.count("<td>modelled</td>") == len(age.lines)
+    assert page.count("<td>released counts</td>") >= 3
+    assert "modelled, rough where columns go with each other" in page
+    assert "Modelled figures come from the fitted effect" in page
+
+
 def test_what_a_release_lacks_is_said_and_not_guessed(fit, private):
     for column in fit.scorecard().columns:
         assert column.iv is None
@@ -314,6 +408,28 @@ def test_ks_gini_and_iv_are_those_of_others(fit):
     assert sum(line.goods + line.bads for line in found.lines) == 900 * len(card.columns)
     assert "not private" in str(found)
     assert "not private" in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("classes", "words"),
+    [
+        (("paid", "default"), ("paid", "default")),
+        (("not default", "default"), ("late", "default")),
+        ((1, 2), (1, 2)),
+        ((True, False), (True, False)),
+        (("paid", "default"), (0, 1)),
+    ],
+)
+def test_performance_takes_labels_in_their_own_words(fit, classes, words):
+    """Those of a class without a name of its own are all that are not of the other."""
+    named = dataclasses.replace(fit, facts={**fit.facts, "classes": classes})
+    card, frames = named.scorecard(), tables(300, seed=8)
+    numbers = frames["bank"]["default"].to_numpy()
+    own = pl.Series([words[k] for k in numbers])
+    assert card.performance(frames, own) == fit.scorecard().performance(frames, numbers)
+    assert str(classes[0]).lower() in str(card).lower()
+    with pytest.raises(co.InvalidInput, match=r"300 of 300 are something else"):
+        card.performance(frames, np.full(300, 7))
 
 
 def test_stability_is_nil_against_itself_and_grows_with_the_shift(fit):
@@ -411,6 +527,20 @@ def test_csv_json_and_page_hold_the_points_of_the_card(fit, tmp_path):
     assert [tuple(row) for row in card.table.select("column", "line", "points").rows()] == lines
     with pytest.raises(co.StoreError, match="could not be written"):
         card.to_csv(tmp_path / "nowhere" / "card.csv")
+
+
+def test_no_cell_of_a_card_begins_a_formula(tmp_path):
+    frame = tables(200)["bank"].select("id", pl.col("age").alias("=age"), "default")
+    card = co.fit(co.Federation.from_frames({"@bank": frame}, on="id", label=("@bank", "default")), PROBLEM).scorecard()
+    with card.to_csv(tmp_path / "card.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["party"], row["column"]) for row in rows} == {("", "base"), ("'@bank", "'=age")}
+    card.to_python(tmp_path / "scorer.py")
+    frame.write_csv(tmp_path / "rows.csv")
+    command = [sys.executable, "-I", "-S", str(tmp_path / "scorer.py"), str(tmp_path / "rows.csv")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    reasons = {row["reasons"][:5] for row in csv.DictReader(done.stdout.splitlines())}
+    assert reasons <= {"", "'=age"}
 
 
 def test_names_from_outside_are_escaped_on_the_page(tmp_path):

@@ -48,13 +48,17 @@ def propose(seen: Look) -> tuple[Column | None, str]:
         if (meant := meant_by(column.name)) is not None:
             low, high = meant
             beyond = seen.low is not None and not low <= seen.low <= seen.high <= high
-            return replace(column, low=low, high=high), BY_NAME + ("; but cells lie outside: look" if beyond else "")
-        low, high = outward(column.low, column.high, seen.kind == "integer")
-        return replace(column, low=low, high=high), ROUNDED
+            return _between(column, low, high), BY_NAME + ("; but cells lie outside: look" if beyond else "")
+        return _between(column, *outward(column.low, column.high, seen.kind == "integer")), ROUNDED
     if isinstance(column, Date):
         low_day, high_day = whole_months(column.low, column.high)
         return replace(column, low=low_day, high=high_day), ROUNDED
     return column, why if column is None else AS_THEY_ARE
+
+
+def _between(column: Numeric, low: float, high: float) -> Numeric:
+    """The column with these bounds; whole numbers stay the whole numbers between them."""
+    return replace(column, low=low, high=high, values=round(high - low) + 1 if column.whole else column.values)
 
 
 def meant_by(name: str) -> tuple[float, float] | None:

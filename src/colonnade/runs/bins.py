@@ -1,7 +1,11 @@
 """Bins of a number for a scorecard: where they end, how far a row in a bin is from its effect, and bins in order.
 
 An effect is linear between its knots, so in a bin it lies between its least and its largest value at the bin's ends and
-at the knots inside; half-way between the two no row is further off than half their distance.
+at the knots inside; half-way between the two no row is further off than half their distance. Of a column that holds
+whole numbers alone, and of days, only those count.
+
+Numbers between whole bounds that are LEAST to STEPS apart, counts most often, are binned by the nearest whole number:
+edges lie half-way between two, so that the middle of a bin is that of its whole numbers and of all between its edges.
 """
 
 from __future__ import annotations
@@ -12,20 +16,52 @@ from itertools import pairwise
 
 import numpy as np
 
+from colonnade.data.schema.columns import Date, Numeric
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.runs.effects import Effect
 
 MOST = 20  # bins, where nobody says how many: skewed columns have most rows in few of them
 STEPS = 64  # about so many round values are candidates for an edge
+LEAST = 4.0  # whole bounds that are closer than that may be those of ratios; values= says that they are not
 WIDER = 1.1  # by which the tolerance grows until there are few enough bins
+
+
+def holds_whole(effect: Effect) -> bool:
+    """Whether it is declared that there are whole numbers only; days are."""
+    column = effect.column
+    return isinstance(column, Date) or (isinstance(column, Numeric) and column.whole)
+
+
+def in_whole_numbers(effect: Effect, edges: Sequence[float]) -> bool:
+    """Whether bins between these inner edges are told by the whole numbers in them."""
+    column = effect.column
+    if isinstance(column, Date) or not edges:
+        return False
+    firsts = [math.ceil(edge) for edge in edges]
+    apart = all(a < b for a, b in pairwise(firsts)) and firsts[-1] <= effect.knots[-1] and firsts[0] > effect.knots[0]
+    halves = all(edge + 0.5 == first for edge, first in zip(edges, firsts, strict=True))
+    return apart and (holds_whole(effect) or (_by_whole_numbers(effect) and halves))
+
+
+def _by_whole_numbers(effect: Effect) -> bool:
+    """Whether unasked bins have edges half-way between whole numbers."""
+    column = effect.column
+    if not isinstance(column, Numeric) or not column.between_whole:
+        return False
+    apart = column.high - column.low
+    return apart <= STEPS and (apart >= LEAST or column.whole)
 
 
 def ranges(effect: Effect, bounds: Sequence[float]) -> Floats:
     """The least and the largest effect in every bin between these bounds, a row for each."""
-    knots, found = effect.knots, []
-    for low, high in pairwise(bounds):
+    knots, found, whole = effect.knots, [], holds_whole(effect)
+    for place, (low, high) in enumerate(pairwise(bounds), 2):
         inside = np.concatenate([[low], knots[(knots > low) & (knots < high)], [high]])
+        if whole:  # a value at an edge falls above it, but for the last
+            first, last = math.ceil(low), math.ceil(high) - (place < len(bounds))
+            near = np.clip(np.concatenate([np.floor(inside), np.ceil(inside)]), first, max(first, last))
+            inside = np.unique(near) if first <= last else inside
         values = effect.at_numbers(inside)
         found.append((values.min(), values.max()))
     return np.array(found)
@@ -44,8 +80,11 @@ def bounds_of(effect: Effect, asked: int | Sequence[float] | None, tolerance: fl
         return [low, high]
     if asked is not None:
         tolerance = float(values[1] - values[0]) / (2.0 * most)
-    candidates = [low, *_round_values(low, high), high]
-    while len(found := _greedy(effect, candidates, tolerance)) > most + 1:
+    if _by_whole_numbers(effect):
+        inner = [low + k + 0.5 for k in range(int(high - low))]
+    else:
+        inner = _round_values(low, high, 1.0 if holds_whole(effect) else 0.0)
+    while len(found := _greedy(effect, [low, *inner, high], tolerance)) > most + 1:
         tolerance *= WIDER
     return found
 
@@ -57,9 +96,9 @@ def _checked(effect: Effect, edges: list[float], low: float, high: float) -> lis
     return edges
 
 
-def _round_values(low: float, high: float) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten between the bounds."""
-    raw = (high - low) / STEPS
+def _round_values(low: float, high: float, least: float) -> list[float]:
+    """Multiples of 1, 2 or 5 times a power of ten, and of `least` or more, between the bounds."""
+    raw = max((high - low) / STEPS, least)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= raw * (1.0 - 1e-12))
     first, last = math.floor(low / step) + 1, math.ceil(high / step) - 1

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from colonnade.data.classes import count_strange, in_words, other_class, signs_of
 from colonnade.data.schema.cells import as_frame
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Integers
@@ -109,9 +110,26 @@ def _bads(card: Scorecard, labels: Any, rows: int) -> Any:
     given = np.asarray(labels)
     if given.shape != (rows,):
         raise InvalidInput(f"labels of shape {given.shape} for {rows:,} rows: give one a row, in their order.")
-    if not (given.dtype == bool or np.isin(given, (-1, 0, 1)).all()):
-        raise InvalidInput("labels must be -1 or 0 and 1, or False and True, as the model has them.")
-    return (given > 0) != (card.good > 0)
+    return (_signs(card, given) > 0) != (card.good > 0)
+
+
+def _signs(card: Scorecard, given: Any) -> Any:
+    """Labels as the model has them, above 0 for the class that was learnt: numbers, Booleans, or the classes' names."""
+    strange, known = given.size, "-1 or 0 and 1, or False and True, as the model has them"
+    if card.classes is not None:
+        negative, positive = card.classes
+        every = isinstance(positive, str) and negative == other_class(
+            positive, None
+        )  # but the positive one is negative
+        strange, known = (
+            count_strange(given, card.classes),
+            f"{in_words(negative)} and {in_words(positive)}, or {known}",
+        )
+        if not strange or (every and given.dtype.kind in "OU"):
+            return signs_of(given, positive)
+    if given.dtype == bool or (given.dtype.kind in "iufO" and np.isin(given, (-1, 0, 1)).all()):
+        return given
+    raise InvalidInput(f"labels must be {known}; {strange:,} of {given.size:,} are something else.")
 
 
 def _tenths(total: Integers, bad: Any) -> tuple[Tenth, ...]:

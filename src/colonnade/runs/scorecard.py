@@ -6,7 +6,9 @@ Scale    points = `points` + (ln(good : bad) − ln(odds))·double/ln 2. Log-odd
 Points   a line's are those of the effect half-way between its least and its largest there, less the least of its
          column, so that no line is below 0; rounded to whole points, and the base as well.
 Rounding what all that can move a row's points by is known exactly, and stated: every column's effect is linear between
-         knots, so its distance to a line's points is largest at a bin's end or at a knot.
+         knots, so its distance to a line's points is largest at a bin's end or at a knot. Errors of columns have signs
+         and are free of each other: those of the base and the largest, or the least, of all columns add up to the most
+         that any row is off, and some row is.
 Leaves   nothing: coefficients, schemas and released figures. Rows are only read by `points`, `performance`, `stability`
          and `reasons`, which are given them.
 """
@@ -30,7 +32,7 @@ from colonnade.kernels.arrays import Floats, Integers
 from colonnade.problem import Logistic
 from colonnade.problem.link import PLAIN, Link
 from colonnade.runs import card_figures
-from colonnade.runs.bins import bounds_of, in_order, ranges
+from colonnade.runs.bins import bounds_of, holds_whole, in_order, in_whole_numbers, ranges
 from colonnade.runs.effects import Effect, effects_of, is_number
 from colonnade.runs.evidence import Witness
 from colonnade.views import scorecard as view
@@ -177,10 +179,10 @@ def make_scorecard(
     witness = Witness.of(fit.released, good)
     draft = _Draft(sign * per_log * link.slope, double / FINE, bins, monotone, witness, twice)
     made = [_column(one, draft) for one in effects if one.coefficients.any()]
-    silent = [one.title for one in effects if not one.coefficients.any()]
     exact = points + per_log * (sign * (link.slope * fit.intercept + link.offset) - math.log(odds))
-    exact += sum(least for _, least in made)
+    exact += sum(least for _, least, _ in made)
     base = round(exact)
+    under, over = (base - exact + sum(ends[k] for *_, ends in made) for k in (0, 1))
     return Scorecard(
         points,
         odds,
@@ -188,11 +190,13 @@ def make_scorecard(
         good,
         base,
         abs(base - exact) + SLACK,
-        tuple(column for column, _ in made),
+        max(-under, over) + SLACK * (1 + len(made)),
+        tuple(column for column, *_ in made),
         tuple(map(float, link)),
         fit.run,
         str(fit.privacy),
-        _remarks(fit, link, silent),
+        _remarks(fit, link, effects),
+        fit.classes,
         fit.on,
     )
 
@@ -242,8 +246,8 @@ def _key(effect: Effect, twice: frozenset[str]) -> str:
     return f"{effect.party}:{effect.title}" if effect.title in twice else effect.title
 
 
-def _remarks(fit: Fit, link: Link, silent: Sequence[str]) -> tuple[str, ...]:
-    said = []
+def _remarks(fit: Fit, link: Link, effects: Sequence[Effect]) -> tuple[str, ...]:
+    said, silent = [], [one.title for one in effects if not one.coefficients.any()]
     if link.weight != 1.0:
         said.append(
             "probabilities of this fit bend away from the scale's odds; the scorer's `probability` gives the fit's own"
@@ -255,8 +259,9 @@ def _remarks(fit: Fit, link: Link, silent: Sequence[str]) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _column(effect: Effect, draft: _Draft) -> tuple[CardColumn, float]:
-    """A column of the card, and the least points that any row has for it."""
+def _column(effect: Effect, draft: _Draft) -> tuple[CardColumn, float, tuple[float, float]]:
+    """A column of the card; the least points that any row has for it; by how much a row's points may be below what its
+    score means, as a negative number, and above it."""
     key, column = _key(effect, draft.names), effect.column
     bounds: list[float] = []
     if is_number(effect):
@@ -273,30 +278,38 @@ def _column(effect: Effect, draft: _Draft) -> tuple[CardColumn, float]:
         worth[:count] = in_order(worth[:count], weights, draft.monotone[key])
     least = float(worth.min())
     points = np.rint(worth - least).astype(int)
-    off = np.maximum(np.abs(ends[:, 0] - least - points), np.abs(ends[:, 1] - least - points)) + SLACK
+    above, below = points - (ends.T - least)
+    off = np.maximum(np.abs(below), np.abs(above)) + SLACK
     lines = [
         CardLine(name, int(p), float(o), line.share, line.woe, line.sd)
         for name, p, o, line in zip(names, points, off, known.lines, strict=True)
     ]
     row_key = f"{effect.party}:{column.name}" if effect.title in draft.names else column.name
     made = CardColumn(effect.party, row_key, effect.title, lines=tuple(lines), **facts)
-    return replace(made, iv=known.iv, basis=known.basis, why=known.why), least
+    made = replace(made, iv=known.iv, basis=known.basis, why=known.why)
+    return made, least, (float(below.min()), float(above.max()))
 
 
 def _numbers(effect: Effect, bounds: Sequence[float]) -> tuple[list[str], Floats, Floats, dict[str, Any]]:
     """Names of bins, the least and largest effect in each, and what a scorer must know."""
     column, day = effect.column, isinstance(effect.column, Date)
     low, high = ranges(effect, bounds).T
-    names = _bin_names(bounds[1:-1], day)
-    facts = {"kind": "day" if day else "number", "edges": tuple(bounds[1:-1])}
+    by_whole, whole = in_whole_numbers(effect, bounds[1:-1]), holds_whole(effect)
+    names = _bin_names(bounds[1:-1], day, by_whole)
+    facts: dict[str, Any] = {"kind": "day" if day else "number", "edges": tuple(bounds[1:-1])}
+    facts |= {"whole": whole, "nearest": by_whole and not whole}
     if isinstance(column, Date):
         facts["format"] = column.format
     return _with_gap(effect, names, low, high, facts)
 
 
-def _bin_names(edges: Sequence[float], day: bool) -> list[str]:
+def _bin_names(edges: Sequence[float], day: bool, whole: bool) -> list[str]:
     if not edges:
         return ["any value"]
+    if whole:
+        ends = [math.ceil(edge) for edge in edges]
+        inner = [f"{a:,}" if a + 1 == b else f"{a:,} to {b - 1:,}" for a, b in pairwise(ends)]
+        return [f"up to {ends[0] - 1:,}", *inner, f"{ends[-1]:,} and above"]
     texts = [_day(edge) if day else _number(edge) for edge in edges]
     inner = [f"{a} to below {b}" for a, b in pairwise(texts)]
     return [f"below {texts[0]}", *inner, f"{texts[-1]} and above"]

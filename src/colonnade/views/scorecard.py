@@ -11,6 +11,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from colonnade.data.classes import in_words
+from colonnade.data.text_file import safe_cell
 from colonnade.views import parts as html
 from colonnade.views.chart import bar, party_colours
 from colonnade.views.parts import Markup, paragraph, table
@@ -18,6 +20,12 @@ from colonnade.views.parts import Markup, paragraph, table
 NOT_PRIVATE = (
     "Computed here, on the rows that were given, and not private: whoever publishes these figures releases something "
     "about those rows, which no budget counted."
+)
+MODELLED = "modelled"  # a basis of figures, as runs/evidence.py writes it
+ROUGH = "rough where columns go with each other"
+FROM = (
+    "from the fitted effect and released moments, not from counts in bins, which nobody released. Where columns go "
+    "with each other, an IV may be wrong by a factor of several"
 )
 HEADS = ("party", "column", "line", "points", "off by at most", "share of rows", "WOE", "basis")
 EMPTY = 'CARD: dict[str, Any] = json.loads("{}")\n'  # of views/scorer.py: where the card goes
@@ -45,6 +53,8 @@ class CardColumn:
     kind: str  # "number", "day", "flag", "level", "month" or "weekday"
     lines: tuple[CardLine, ...]
     edges: tuple[float, ...] = ()  # of bins, without the bounds: a value at an edge falls above it
+    whole: bool = False  # whether `off` is of whole numbers only, which are declared
+    nearest: bool = False  # whether lines name whole numbers, and other values count as the nearest
     levels: Mapping[str, int] = field(default_factory=dict)  # which line a text falls on
     floats: Mapping[str, int] = field(default_factory=dict)  # the same for numbers that are written with a point
     other: int | None = None  # the line of texts that are no level
@@ -71,16 +81,13 @@ class CardFacts:
     good: int  # the label that counts as good
     base: int
     base_off: float  # of its own rounding
+    rounding: float  # by how much a row's points can differ from those that its score means, at most
     columns: tuple[CardColumn, ...]
     link: tuple[float, ...]  # from scores to probabilities: slope and offset of the log-odds first
     run: str
     privacy: str  # the statement of the run
     remarks: tuple[str, ...] = ()
-
-    @property
-    def rounding(self) -> float:
-        """By how much a row's points can differ from those that its score means, at most."""
-        return self.base_off + sum(max(line.off for line in column.lines) for column in self.columns)
+    classes: tuple[Any, Any] | None = None  # what the labels -1 and +1 are called; None: nobody said
 
 
 def plain(card: CardFacts) -> dict[str, Any]:
@@ -89,7 +96,7 @@ def plain(card: CardFacts) -> dict[str, Any]:
     for column in card.columns:
         known = asdict(column) | {"names": [one.name for one in column.lines]}
         columns.append(known | {"points": [one.points for one in column.lines], "best": column.best})
-    return asdict(card) | {"kind": "colonnade scorecard", "rounding": card.rounding, "columns": columns}
+    return asdict(card) | {"kind": "colonnade scorecard", "notes": [*about(card), *notes(card)], "columns": columns}
 
 
 def as_json(card: CardFacts) -> str:
@@ -108,25 +115,41 @@ def as_csv(card: CardFacts) -> str:
     """One line for every line of the card, the base first."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*HEADS, "IV of the column"])
-    writer.writerow(["", "base", "", card.base, f"{card.base_off:.3f}", "", "", "", ""])
+    writer.writerow([*HEADS, "IV of the column", "note"])
+    writer.writerow(["", "base", "", card.base, f"{card.base_off:.3f}", "", "", "", "", ""])
     for column in card.columns:
         for line in column.lines:
             known = ["" if value is None else f"{value:.4f}" for value in (line.share, line.woe)]
             iv = "" if column.iv is None else f"{column.iv:.4f}"
-            figures = (line.points, f"{line.off:.3f}", *known, column.basis, iv)
-            writer.writerow([column.party, column.title, line.name, *figures])
+            figures = (line.points, f"{line.off:.3f}", *known, column.basis, iv, ROUGH if is_modelled(column) else "")
+            writer.writerow([*map(safe_cell, (column.party, column.title, line.name)), *figures])
     return out.getvalue()
+
+
+def is_modelled(column: CardColumn) -> bool:
+    """Whether its shares, WOE and IV are a model's."""
+    return column.basis == MODELLED and column.iv is not None
+
+
+def notes(card: CardFacts) -> list[str]:
+    """What must be said where shares, WOE and IV stand."""
+    return [f"{MODELLED.capitalize()} figures come {FROM}."] if any(map(is_modelled, card.columns)) else []
 
 
 def about(card: CardFacts) -> list[str]:
     """What must be said beside the table."""
     good = "label -1" if card.good < 0 else "label +1"
+    if card.classes is not None:
+        good = f"{in_words(card.classes[int(card.good > 0)])}, {good}"
+    whole = [column.title for column in card.columns if column.whole and column.kind == "number"]
+    row = f"whatever the row, if {', '.join(whole)} are whole numbers as declared" if whole else "whatever the row"
     said = [
         f"{card.scale:g} points mean that good ({good}) is to bad as {card.odds:g} to 1; {card.double:g} more points "
         "mean twice the odds.",
-        f"A row's points are within {card.rounding:.1f} of what its score means, whatever the row.",
+        f"A row's points are within {card.rounding:.1f} of what its score means, {row}.",
     ]
+    if nearest := [column.title for column in card.columns if column.nearest]:
+        said.append(f"Values of {', '.join(nearest)} between whole numbers count as the nearest of them.")
     return said + [f"{remark}." for remark in card.remarks]
 
 
@@ -134,48 +157,55 @@ def as_text(card: CardFacts) -> str:
     """The card as plain text."""
     cells = [("column", "line", "points", "WOE"), ("base", "", f"{card.base:d}", "")]
     for column in card.columns:
-        mark = " (modelled)" if column.basis == "modelled" else ""
+        mark = f" ({MODELLED})" if column.basis == MODELLED else ""
         for place, line in enumerate(column.lines):
             woe = "" if line.woe is None else f"{line.woe:+.2f}{mark}"
             cells.append((column.title if place == 0 else "", line.name, f"{line.points:d}", woe))
     widths = [max(len(row[k]) for row in cells) for k in range(4)]
     rows = [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in cells]
-    return "\n".join([*rows, "", *about(card)])
+    ranked = [
+        f"{column.title} {column.iv:.3f}, {column.basis}" for column in by_information(card) if column.iv is not None
+    ]
+    told = [f"IV: {'; '.join(ranked)}."] if ranked else []
+    return "\n".join([*rows, "", *about(card), *told, *notes(card)])
 
 
 def as_html(card: CardFacts) -> Markup:
     """The card for a notebook: a table with a bar for every line."""
     colours = party_colours(list(dict.fromkeys(column.party for column in card.columns)))
     most = max((line.points for column in card.columns for line in column.lines), default=1) or 1
-    rows: list[Sequence[str]] = [("base", "", "", "", f"{card.base:d}", "")]
+    rows: list[Sequence[str]] = [("base", "", "", "", "", f"{card.base:d}", "")]
     for column in card.columns:
         for place, line in enumerate(column.lines):
             share = "" if line.share is None else f"{line.share:.1%}"
             woe = "" if line.woe is None else f"{line.woe:+.2f}"
             drawn = bar(float(line.points), 0.0, (0.0, float(most)), colours[column.party])
             name = f"{column.party}: {column.title}" if place == 0 else ""
-            rows.append((name, line.name, share, woe, f"{line.points:d}", drawn))
-    heads = ("column", "line", "share", "WOE", "points", Markup('<span class="wide">beside each other</span>'))
+            basis = column.basis if share else ""
+            rows.append((name, line.name, basis, share, woe, f"{line.points:d}", drawn))
+    wide = Markup('<span class="wide">beside each other</span>')
+    heads = ("column", "line", "share and WOE from", "share", "WOE", "points", wide)
     shown = table("Points by column and line", heads, rows, numbers=3, bars=True)
     return Markup("".join(map(paragraph, about(card))) + shown + _information(card))
 
 
+def by_information(card: CardFacts) -> list[CardColumn]:
+    """The columns, those of the largest IV first."""
+    return sorted(card.columns, key=lambda column: -1.0 if column.iv is None else column.iv, reverse=True)
+
+
 def _information(card: CardFacts) -> Markup:
     """IV by column, the largest first, or why it is missing."""
-    ranked = sorted(card.columns, key=lambda column: -1.0 if column.iv is None else column.iv, reverse=True)
     rows = [
         (
             f"{column.party}: {column.title}",
             "" if column.iv is None else f"{column.iv:.3f}",
-            column.basis if column.iv is not None else column.why,
+            column.why if column.iv is None else f"{column.basis}, {ROUGH}" if is_modelled(column) else column.basis,
         )
-        for column in ranked
+        for column in by_information(card)
     ]
-    note = paragraph(
-        "WOE and IV of levels come from released counts, noise and all. Those of a number's bins are modelled: from "
-        "the fitted effect and released moments, not from counts in bins, which nobody released.",
-        "soft",
-    )
+    told = ["WOE and IV of levels come from released counts, noise and all.", *notes(card)]
+    note = paragraph(" ".join(told), "soft")
     return Markup(table("Information value by column", ("column", "IV", "from"), rows) + note)
 
 

@@ -141,6 +141,7 @@ def main(paths: list[str]) -> int:
                 sys.stderr.write(f"row {number}: {error}\n")
                 return 1
             said = "; ".join(f"{column}: {line} (-{lost})" for column, line, lost in why)
+            said = "'" + said if said[:1] in ("=", "+", "-", "@", "\t", "\r") else said  # no formula in a spreadsheet
             out.writerow([*row.values(), total, f"{probability(total):.6f}", said])
     return 0
 

@@ -49,7 +49,8 @@ class Numeric:
     smooth    a curve instead of a line. None: the method decides, from public figures (Private Gram for prediction; to
               all others it is a line). False: a line. True: a curve of depth 3. 1 to 8: of that depth, which is linear
               between 2^depth + 1 knots at equal distances.
-    values    how many different values there are, where that is public: no curve is deeper than they can show.
+    values    how many different values there are, where that is public: no curve is deeper than they can show. As many
+              as there are whole numbers between whole bounds means those.
     monotone  1: the curve never falls; -1: it never rises. Private Gram keeps it so, whatever the noise.
     """
 
@@ -76,6 +77,16 @@ class Numeric:
         if not self.scale:
             return 0
         return curves.DEEPEST if self.values is None else min(math.ceil(math.log2(self.values - 1)), curves.DEEPEST)
+
+    @property
+    def between_whole(self) -> bool:
+        """Whether both bounds are whole numbers."""
+        return self.low.is_integer() and self.high.is_integer()
+
+    @property
+    def whole(self) -> bool:
+        """Whether its values are declared to be the whole numbers between its bounds."""
+        return self.between_whole and self.values == self.high - self.low + 1.0
 
     @property
     def depth(self) -> int:

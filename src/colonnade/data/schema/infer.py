@@ -106,7 +106,8 @@ class Look:
             return Binary(self.name, missing=missing)
         if low == high:  # a constant says nothing: centre it, so that it encodes as zero
             low, high = low - max(1.0, abs(low)), high + max(1.0, abs(high))
-        return Numeric(self.name, low, high, missing=missing)
+        few = self.kind == "integer" and self.low != self.high and high - low < MOST_CODES
+        return Numeric(self.name, low, high, missing=missing, values=round(high - low) + 1 if few else None)
 
     def _text(self, missing: Literal["refuse", "indicator"]) -> Column:
         for written in FORMATS:
