@@ -12,6 +12,7 @@ from colonnade.audit import gram_runs
 from colonnade.kernels.curves import hats
 from colonnade.methods.gram import secure_release
 from colonnade.methods.gram.design import grid
+from colonnade.privacy.block import Block
 
 TRIALS = 20_000
 
@@ -23,6 +24,17 @@ def shown():
 def plant_long_hats(patch):
     """Hats of a curve that are four times as high as they should be: the block is longer than its line."""
     patch.setattr(gram_runs, "hats", lambda t, depth: 4.0 * hats(t, depth))
+
+
+def plant_long_blocks(patch):
+    """The whole block is twice as long as its line: rows of either table."""
+    blocks = gram_runs.Bent.blocks
+
+    def doubled(world, *which, **more):
+        found = blocks(world, *which, **more)
+        return {**found, "one": Block(2.0 * found["one"].matrix, found["one"].positions)}
+
+    patch.setattr(gram_runs.Bent, "blocks", doubled)
 
 
 def plant_rows_as_they_come(patch):
@@ -56,6 +68,13 @@ def test_planted_a_block_longer_than_its_line_is_found(monkeypatch):
     plant_long_hats(monkeypatch)
     plant_rows_as_they_come(monkeypatch)
     assert shown().violated
+
+
+@pytest.mark.audit
+def test_planted_a_block_twice_as_long_as_its_line_is_found_by_more_trials(monkeypatch):
+    plant_long_blocks(monkeypatch)
+    plant_rows_as_they_come(monkeypatch)
+    assert co.audit("curve-gram", epsilon=1.0, trials=200_000).violated
 
 
 @pytest.mark.parametrize("plant", [plant_long_hats, plant_rows_as_they_come])
