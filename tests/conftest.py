@@ -26,10 +26,10 @@ sys.path.append(str(Path(__file__).parent / "faults"))  # the toy method of the 
 # Whoever runs tests in the background of a shell has Ctrl-C ignored, and processes inherit that. Tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("colonnade", deadline=None)
-settings.register_profile(
-    "ci", deadline=None, derandomize=True
-)  # the same examples every time: a gate must not flicker
+# Half of the usual examples; tests/privacy asks for all of them, and whoever needs more says so.
+settings.register_profile("colonnade", deadline=None, max_examples=50)
+# The same examples every time: a gate must not flicker.
+settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "colonnade")
 
 # Hypothesis reads the constants of all modules that are loaded, to draw them too: ten seconds in every process, and other
@@ -53,12 +53,17 @@ def power_cuts(monkeypatch):
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` is looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a `thinned` test as many cases stay in every run as show every value of every parameter once."""
+    """Of a `thinned` test as many cases stay in every run as show every value of every parameter once.
+
+    What is expected to fail tells in one line how it did.
+    """
     cases: dict[object, list[pytest.Function]] = {}
     for item in items:
         marked = item.get_closest_marker("thinned")
         if marked and not any(item.get_closest_marker(mark) for mark in ("slow", "fault", "audit")):
             cases.setdefault((item.parent, item.originalname), []).append(item)
+        if item.get_closest_marker("xfail"):
+            item.repr_failure = lambda failure: failure.exconly()  # nobody reads how, and to print it takes longest
     for left in cases.values():
         shown: Counter[tuple[str, object]] = Counter()
         while any(not shown[value] for item in left for value in _values(item)):  # the most new ones, else the rarest

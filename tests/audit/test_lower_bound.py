@@ -11,7 +11,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.audit.lower_bound import (
@@ -156,6 +156,7 @@ def test_infinite_scores_are_scores():
 # ---------------------------------------------------------------- bounds and ratios
 
 
+@settings(max_examples=100)
 @given(trials=st.integers(1, 60), successes=st.integers(0, 60), confidence=st.floats(0.5, 0.999999))
 def test_clopper_pearson_solves_the_binomial_tails(trials, successes, confidence):
     successes = min(successes, trials)

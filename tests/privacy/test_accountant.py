@@ -115,20 +115,20 @@ def test_the_figures_are_those_of_dp_accounting_over_the_same_orders(rho, chance
 # ---------------------------------------------------------------- inverses
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=100)
 @given(budget=budgets, chance=chances)
 def test_a_budget_buys_the_largest_total_that_it_covers(budget, chance):
     rho = rho_for(budget, chance)
     assert epsilon(rho, chance) <= budget < epsilon(rho * (1 + 1e-6), chance)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=100)
 @given(rho=prices, chance=chances)
 def test_delta_undoes_epsilon(rho, chance):
     assert delta(rho, epsilon(rho, chance)) <= chance * (1 + 1e-5)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=100)
 @given(rho=prices, more=st.floats(1, 100), chance=chances)
 def test_spending_more_never_reports_less(rho, more, chance):
     assert epsilon(rho, chance) <= epsilon(rho * more, chance)

@@ -8,7 +8,7 @@ import sqlite3
 from dataclasses import fields, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from spending import own_spent
 
@@ -178,6 +178,7 @@ def test_an_owner_cannot_loosen_the_policy():
         book.open_run("one", TERMS, {"a": plan(50)})
 
 
+@settings(max_examples=100)
 @given(
     st.sampled_from(Mechanism),
     st.floats(0.0, 1e6) | st.just(math.inf),
@@ -199,6 +200,7 @@ def test_an_event_of_an_unknown_kind_fails_closed(text):
         Event.from_json(text)
 
 
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.booleans()), max_size=12))
 def test_the_price_of_a_row_is_every_own_release_and_each_joint_one_once(lines):
     plans: dict[str, tuple] = {}

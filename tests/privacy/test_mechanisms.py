@@ -11,7 +11,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
@@ -102,6 +102,7 @@ def test_a_draw_cut_short_goes_on_with_the_bytes_it_had(sigma, piece):
     assert whole.tolist() == Replayed(stream, piece).discrete_gaussian(100, sigma).tolist()
 
 
+@settings(max_examples=100)
 @given(sigma=st.floats(2.0**-9, 2.0**50))
 def test_sigma_is_rounded_up_by_at_most_one_in_eight_million(sigma):
     rational = rational_sigma(sigma)
@@ -186,6 +187,7 @@ def test_a_million_candidates_are_chosen_from_by_weight():
     assert stats.binomtest(wins, 100, 0.75).pvalue > ALPHA
 
 
+@settings(max_examples=100)
 @given(scale=st.floats(1e-100, 1e100))
 def test_the_grid_of_a_choice_only_adds_noise(scale):
     grid, steps = choice_grid(scale)
@@ -195,6 +197,7 @@ def test_the_grid_of_a_choice_only_adds_noise(scale):
     assert Fraction(grid) <= Fraction(scale) / 2**40
 
 
+@settings(max_examples=100)
 @given(score=finite, other=finite, scale=st.floats(1e-6, 1e6))
 def test_scores_at_a_distance_stay_within_that_many_whole_steps(score, other, scale):
     grid, _ = choice_grid(scale)
@@ -222,6 +225,7 @@ def test_an_impossible_choice_is_refused(noise, scores, scale, count):
 # ---------------------------------------------------------------- prices
 
 
+@settings(max_examples=100)
 @given(sensitivity=positive, rho=st.floats(1e-12, 1e3))
 def test_sigma_is_the_least_float_that_costs_no_more_than_its_price(sensitivity, rho):
     def cost_covered(sigma):
@@ -232,6 +236,7 @@ def test_sigma_is_the_least_float_that_costs_no_more_than_its_price(sensitivity,
     assert not cost_covered(math.nextafter(sigma, 0))
 
 
+@settings(max_examples=100)
 @given(sensitivity=positive, rho=st.floats(1e-12, 1e3))
 def test_a_choice_on_the_grid_costs_no_more_than_its_price(sensitivity, rho):
     """The whole chain in exact arithmetic: sensitivity in grid steps, and the scale that is really used."""
@@ -243,6 +248,7 @@ def test_a_choice_on_the_grid_costs_no_more_than_its_price(sensitivity, rho):
     assert scale <= sensitivity / math.sqrt(2 * rho) * (1 + 2e-12 / math.sqrt(2 * rho) + 1e-14)
 
 
+@settings(max_examples=100)
 @given(sensitivity=positive, grid=positive, size=st.integers(1, 10**9))
 def test_rounding_p_numbers_adds_a_step_times_the_root_of_p(sensitivity, grid, size):
     added = Fraction(rounded_sensitivity(sensitivity, grid, size)) - Fraction(sensitivity)
@@ -265,6 +271,7 @@ def test_a_choice_too_cheap_for_its_grid_is_refused():
 # ---------------------------------------------------------------- whole grid steps
 
 
+@settings(max_examples=100)
 @given(values=arrays(np.float64, 5, elements=finite), exponent=st.integers(-20, 20))
 def test_a_vector_goes_to_the_nearest_grid_point(values, exponent):
     grid = 2.0**exponent

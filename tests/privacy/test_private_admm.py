@@ -113,6 +113,7 @@ def test_the_bounds_are_nearly_reached() -> None:
     assert apart == pytest.approx(column_moves(0.1, 0.3, math.sqrt(8), math.sqrt(8)).prediction, rel=1e-9)
 
 
+@settings(max_examples=100)
 @given(st.floats(-30, 30), st.floats(-20, 20), st.floats(0.01, 50.0))
 def test_the_prox_with_a_noisy_label_is_stationary(v: float, label: float, step: float) -> None:
     """Of log(2cosh(s/2)) − label·s/2 + (s − v)²/(2·step), for one row."""

@@ -80,6 +80,7 @@ def test_lengths_whose_squares_do_not_fit_are_refused_whatever_the_rows():
         within(np.zeros((1, 8), np.int64), 1 << 60)
 
 
+@settings(max_examples=100)
 @given(st.integers(1, 6), st.integers(4, 10**6), st.integers(0, 2**32))
 def test_shortening_moves_two_vectors_apart_by_less_than_a_step_an_entry(columns, norm2, seed):
     """What the sensitivity of buckets rests on: entries cut, then shortened, then cut toward zero."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colonnade as co
@@ -105,6 +105,7 @@ def test_a_price_is_written_in_four_digits(value, text):
     assert shown(value) == text
 
 
+@settings(max_examples=100)
 @given(st.floats(1e-12, 1e12))
 def test_a_price_never_looks_lower_than_it_is(value):
     written = float(shown(value))

@@ -74,6 +74,7 @@ def read_rows(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 # ---------------------------------------------------------------- sums
 
 
+@settings(max_examples=100)
 @given(st.lists(st.floats(0.0, 1e300), max_size=30), st.integers(0, 30))
 def test_a_sum_is_that_of_all_prices_wherever_it_was_interrupted(prices: list[float], place: int) -> None:
     total = Sum()

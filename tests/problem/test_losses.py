@@ -23,7 +23,7 @@ DIGITS = 60
 
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
 every_smooth_loss = pytest.mark.parametrize("loss", SMOOTH, ids=str)
-few = settings(deadline=None, max_examples=40)
+few = settings(deadline=None, max_examples=25)
 
 
 def defined(loss: Loss, s: mp.mpf, y: float) -> mp.mpf:
@@ -300,7 +300,7 @@ def line_noise(loss: Loss, scores: np.ndarray, direction: np.ndarray, y: np.ndar
 
 
 @every_smooth_loss
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(data=st.data())
 def test_the_line_search_stops_where_the_derivative_vanishes_or_at_an_end(loss, data):
     scores, y = data.draw(rows(loss))
