@@ -3,6 +3,7 @@
     child.py once STORE KIND          one fit; prints what it found
     child.py series FOLDER KIND SEED TRIALS
                                       for every trial: kill (often more than once), resume until it ends
+    child.py short FOLDER TRIALS      a series of each kind, and one call by two processes at the same time
 
 A moment is counted before and after every transaction, before every row, before and after every saved file and around
 every letter. A series imports everything once and forks: the forked process is what dies, by SIGKILL.
@@ -123,9 +124,8 @@ def books(store: Path) -> dict:
     return {"rows": rows, "open": still_open, "secrets": secrets}
 
 
-def forked(folder: Path, kind: str, fatal: int) -> dict | None:
-    """`drive` in a process of its own; None if it was killed."""
-    answer = folder / "answer"
+def begun(folder: Path, kind: str, fatal: int, answer: Path) -> int:
+    """`drive` in a process of its own: its number."""
     answer.unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
@@ -135,13 +135,29 @@ def forked(folder: Path, kind: str, fatal: int) -> dict | None:
             status = 0
         finally:
             os._exit(status)
-    _, status = os.waitpid(child, 0)
+    return child
+
+
+def forked(folder: Path, kind: str, fatal: int) -> dict | None:
+    """`drive` in a process of its own; None if it was killed."""
+    answer = folder / "answer"
+    _, status = os.waitpid(begun(folder, kind, fatal, answer), 0)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
         return None
     if status:
         raise RuntimeError(f"a resumed run failed in {folder}, killed at moment {fatal}")
     return json.loads(answer.read_text())
+
+
+def together(folder: Path, kind: str) -> list[dict]:
+    """The same call by two processes at the same time."""
+    folder.mkdir()
+    answers = [folder / f"answer {number}" for number in (1, 2)]
+    children = [begun(folder, kind, 0, answer) for answer in answers]
+    if any(os.waitpid(child, 0)[1] for child in children):
+        raise RuntimeError(f"one of two runs failed in {folder}")
+    return [json.loads(answer.read_text()) for answer in answers]
 
 
 def warm(kind: str) -> None:
@@ -195,7 +211,22 @@ def series(folder: Path, kind: str, seed: int, trials: int) -> dict:
     return {"reference": reference, "trials": found}
 
 
+def short(folder: Path, trials: int) -> dict:
+    """A series of either kind, and two at the same time, all from one process: most of its time is its start."""
+    found = {}
+    for kind in ("exact", "noisy"):
+        (folder / kind).mkdir()
+        found[kind] = series(folder / kind, kind, 1, trials)
+    return {**found, "together": together(folder / "together", "noisy")}
+
+
 if __name__ == "__main__":
-    job, folder, kind, *numbers = sys.argv[1:]
-    answer = drive(Path(folder), kind) if job == "once" else series(Path(folder), kind, *map(int, numbers))
+    job, folder, *more = sys.argv[1:]
+    if job == "once":
+        answer: object = drive(Path(folder), *more)
+    elif job == "series":
+        kind, *numbers = more
+        answer = series(Path(folder), kind, *map(int, numbers))
+    else:
+        answer = short(Path(folder), *map(int, more))
     sys.stdout.write(json.dumps(answer))

@@ -12,12 +12,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 CHILD = Path(__file__).with_name("child.py")
+TRIALS = 6
 ALONE = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
@@ -46,15 +46,17 @@ def killed(memory: Path, kind: str, seed: int, trials: int) -> dict:
     return answer_of("series", folder, kind, seed, trials)
 
 
-@cache
-def short_series(memory: Path, kind: str) -> dict:
+@pytest.fixture(scope="module")
+def short(memory):
     """Made once for all tests that look at it; `make faults` makes longer ones."""
-    return killed(memory, kind, 1, 8)
+    folder = memory / "short"
+    folder.mkdir()
+    return answer_of("short", folder, TRIALS)
 
 
 @pytest.fixture(scope="module", params=["exact", "noisy"])
-def series(request, memory):
-    return short_series(memory, request.param)
+def series(request, short):
+    return short[request.param]
 
 
 def check_series(series: dict) -> None:
@@ -84,10 +86,10 @@ def same_communication(trial: dict, reference: dict) -> None:
     assert trial["communication"] == reference["communication"], trial["kills"]
 
 
-def test_a_resumed_exact_run_gives_the_same_model_to_the_bit(memory):
-    series = short_series(memory, "exact")
+def test_a_resumed_exact_run_gives_the_same_model_to_the_bit(short):
+    series = short["exact"]
     assert all(trial["kills"] for trial in series["trials"])
-    assert [t["model"] for t in series["trials"]] == [series["reference"]["model"]] * 8
+    assert [t["model"] for t in series["trials"]] == [series["reference"]["model"]] * TRIALS
 
 
 def test_no_letter_ever_has_two_contents(series):
@@ -116,9 +118,9 @@ def test_no_crash_leaves_a_reservation_or_a_secret_behind(series):
         assert trial["secrets"] == 0, trial["kills"]
 
 
-def test_noise_is_never_drawn_again_for_what_may_have_left(memory):
+def test_noise_is_never_drawn_again_for_what_may_have_left(short):
     """Two runs of the same call have different noise; two lives of one run do not, letter by letter."""
-    series = short_series(memory, "noisy")
+    series = short["noisy"]
     models = [json.dumps(trial["model"]) for trial in [series["reference"], *series["trials"]]]
     assert len(models) == len(set(models))
     for trial in series["trials"]:
@@ -154,20 +156,8 @@ def test_a_kill_by_the_clock_is_no_different(memory, kind):
         assert len({tuple(row) for row in rows}) == len(rows)
 
 
-def test_two_processes_with_the_same_call_and_store_both_finish_in_runs_of_their_own(tmp_path):
-    children = [
-        subprocess.Popen(
-            command("once", tmp_path, "noisy"),
-            env=ALONE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    outputs = [child.communicate(timeout=120) for child in children]
-    assert [child.returncode for child in children] == [0, 0], "\n".join(error[-2000:] for _, error in outputs)
-    answers = [json.loads(out) for out, _ in outputs]
+def test_two_processes_with_the_same_call_and_store_both_finish_in_runs_of_their_own(short):
+    answers = short["together"]
     assert answers[0]["run"] != answers[1]["run"]
     last = max(answers, key=lambda a: sum(map(len, a["rows"].values())))
     for rows in last["rows"].values():
