@@ -157,6 +157,24 @@ def _live(organisations: Organisations, name: str, port: int) -> None:
         serve(f"localhost:{port}", tls, name, service.answer, stop=stop)
 
 
+def entered(line: str, folder: Path, **said: Path) -> multiprocessing.process.BaseProcess:
+    """A command as somebody types it in a folder, in a process of its own; `stdout` and `stderr` are files."""
+    _start_server()
+    made = SERVER.Process(target=_enter, args=(line.split(), folder, said), daemon=True)
+    made.start()
+    return made
+
+
+def _enter(words: list[str], folder: Path, said: dict[str, Path]) -> None:
+    from colonnade.cli import main
+
+    os.chdir(folder)
+    for stream, path in said.items():
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), getattr(sys, stream).fileno())
+    sys.argv = words
+    main()
+
+
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))

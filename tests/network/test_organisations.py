@@ -7,11 +7,9 @@ import json
 import math
 import os
 import re
-import signal
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -27,7 +25,7 @@ from colonnade.network.party_file import Limits, PartyFile, _read_limits
 from colonnade.network.party_run import Request
 from colonnade.runtime.run_store import RunStore
 from contract import EVERY_METHOD, federation
-from organisations import free_port
+from organisations import entered, free_port
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
 
@@ -46,36 +44,25 @@ def lines() -> list[str]:
 def followed(tmp_path_factory):
     """Every line typed in, with fewer flights and a free port."""
     folder, port = tmp_path_factory.mktemp("readme"), free_port()
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     example, *parties, enter, coordinator = lines()
-    made = subprocess.run(
-        [*example.split(), "--rows", "1500", "--hub", f"localhost:{port}"],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert made.returncode == 0, made.stderr
-    (folder / "printed.txt").write_text(made.stdout)
-    started = []
-    for number, line in enumerate(parties):
-        with (folder / f"{number}.log").open("w") as log:
-            started.append(subprocess.Popen(line.split(), cwd=folder, env=environment, stderr=log))
+    said = {stream: folder / f"{stream}.txt" for stream in ("stdout", "stderr")}
+    made = ended(entered(f"{example} --rows 1500 --hub localhost:{port}", folder, **said))
+    assert made == 0, said["stderr"].read_text()
+    (folder / "printed.txt").write_text(said["stdout"].read_text())
+    started = [entered(line, folder, stderr=folder / f"{number}.log") for number, line in enumerate(parties)]
     try:
-        ran = subprocess.run(
-            coordinator.split(),
-            cwd=folder / enter.split()[1],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        code = ended(entered(coordinator, folder / enter.split()[1], **said))
     finally:
         for party in started:
-            party.send_signal(signal.SIGTERM)
-        codes = [party.wait(60) for party in started]
+            party.terminate()
+        codes = [ended(party) for party in started]
+    ran = SimpleNamespace(returncode=code, **{stream: path.read_text() for stream, path in said.items()})
     return folder, ran, codes
+
+
+def ended(process) -> int | None:
+    process.join(300)
+    return process.exitcode
 
 
 def test_the_lines_end_with_a_private_fit(followed):
