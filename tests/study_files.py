@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,12 @@ OLD, NEW = 400, 100
 
 def three_parties(folder: Path) -> None:
     """registry.csv, bank.csv (semicolons, another order, the label) and callcentre.csv; and new_*.csv of other clients."""
+    for name, cells in _cells().items():
+        (folder / f"{name}.csv").write_bytes(cells)
+
+
+@cache
+def _cells() -> dict[str, bytes]:
     rng, n = np.random.default_rng(0), OLD + NEW
     age, education = rng.integers(18, 90, n), rng.integers(1, 5, n)
     balance, housing = rng.normal(1500, 2000, n).round(2), rng.random(n) < 0.5
@@ -41,9 +49,18 @@ def three_parties(folder: Path) -> None:
     callcentre = pl.DataFrame({"client_id": key, "calls": calls, "duration": duration}).with_columns(
         calls=pl.when(gaps).then(None).otherwise("calls")
     )
-    registry.head(OLD).write_csv(folder / "registry.csv")
-    bank.head(OLD).sample(fraction=1.0, shuffle=True, seed=1).write_csv(folder / "bank.csv", separator=";")
-    callcentre.head(OLD).write_csv(folder / "callcentre.csv")
-    registry.tail(NEW).write_csv(folder / "new_registry.csv")
-    bank.tail(NEW).drop("subscribed").reverse().write_csv(folder / "new_bank.csv")
-    callcentre.tail(NEW).write_csv(folder / "new_callcentre.csv")
+    old_bank = bank.head(OLD).sample(fraction=1.0, shuffle=True, seed=1)
+    return {
+        "registry": _csv(registry.head(OLD)),
+        "bank": _csv(old_bank, separator=";"),
+        "callcentre": _csv(callcentre.head(OLD)),
+        "new_registry": _csv(registry.tail(NEW)),
+        "new_bank": _csv(bank.tail(NEW).drop("subscribed").reverse()),
+        "new_callcentre": _csv(callcentre.tail(NEW)),
+    }
+
+
+def _csv(table: pl.DataFrame, **form: str) -> bytes:
+    written = io.BytesIO()
+    table.write_csv(written, **form)
+    return written.getvalue()
