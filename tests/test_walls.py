@@ -206,23 +206,36 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All of a file, walked once."""
+    return tuple(ast.walk(tree(path)))
+
+
 def called(node: ast.AST) -> str:
     """The dotted name of a call, "" for anything else."""
-    if not isinstance(node, ast.Call):
-        return ""
-    return node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
+    return dotted(node.func) if isinstance(node, ast.Call) else ""
+
+
+def dotted(node: ast.expr) -> str:
+    match node:
+        case ast.Name():
+            return node.id
+        case ast.Attribute():
+            return f"{dotted(node.value)}.{node.attr}"
+    return ast.unparse(node)
 
 
 @cache
 def calls(path: Path) -> set[str]:
-    return {called(node) for node in ast.walk(tree(path))} - {""}
+    return {called(node) for node in nodes(path)} - {""}
 
 
 @cache
 def names(path: Path) -> set[str]:
     """Every name, attribute and import in a file."""
     found = set()
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         match node:
             case ast.Name():
                 found.add(node.id)
@@ -253,12 +266,12 @@ def test_only_the_gate_and_the_decoder_mark_a_value_as_released():
             isinstance(node, ast.ImportFrom)
             and (node.module or "").endswith("privacy.values")
             and "release" in {alias.name for alias in node.names}
-            for node in ast.walk(tree(path))
+            for node in nodes(path)
         ), path
 
 
 def test_inside_the_codec_only_the_decoder_and_release_mark_a_value():
-    functions = [n for n in ast.walk(tree(SOURCE / "privacy" / "values.py")) if isinstance(n, ast.FunctionDef)]
+    functions = [n for n in nodes(SOURCE / "privacy" / "values.py") if isinstance(n, ast.FunctionDef)]
     marking = {f.name for f in functions if any(called(n) == "make_released" for n in ast.walk(f))}
     assert {"read_value", "release"} == marking
 
@@ -300,7 +313,7 @@ def test_every_line_of_the_log_is_fixed_words_with_named_figures_beside_them():
         (p, n)
         for p in FILES
         if "logging" in p.read_text()
-        for n in ast.walk(tree(p))
+        for n in nodes(p)
         if re.fullmatch(r"log(ging\.getLogger\(.*\))?\.(log|debug|info|warning|error)", called(n))
     ]
     assert {"hub.py", "party_service.py", "party.py"} <= {path.name for path, _ in logged}
@@ -414,7 +427,7 @@ def misaddressed(text: str, makers: set[str]) -> list[int]:
 @cache
 def coordinators_makers() -> set[str]:
     """The messages, and the functions that give one back."""
-    functions = [n for path in FILES for n in ast.walk(tree(path)) if isinstance(n, ast.FunctionDef) and n.returns]
+    functions = [n for path in FILES for n in nodes(path) if isinstance(n, ast.FunctionDef) and n.returns]
     return FOR_THE_COORDINATOR | {f.name for f in functions if ast.unparse(f.returns) in {"Parts", "Program[Parts]"}}
 
 
@@ -425,9 +438,11 @@ def test_masked_rows_lengths_and_corrections_are_addressed_to_the_coordinator_al
     assert {kind.__name__ for kind in PrivateGram.SEALED} == FOR_THE_COORDINATOR
     makers = coordinators_makers()
     assert makers == FOR_THE_COORDINATOR | {"release_gram", "release_sums"}
-    made = {path.name for path in FILES if any(makes(node, makers) for node in ast.walk(tree(path)))}
-    assert made == {"secure_products.py", "secure_release.py", "lwe_release.py", "private_gram.py"}
-    for path in FILES:
+    made = [path for path in FILES if any(makes(node, makers) for node in nodes(path))]  # nobody else has one to send
+    assert {path.name for path in made} == {
+        *("secure_products.py", "secure_release.py", "lwe_release.py", "private_gram.py")
+    }
+    for path in made:
         assert misaddressed(path.read_text(encoding="utf-8"), makers) == [], path
 
 
