@@ -70,6 +70,7 @@ def test_columns_of_a_parquet_file_give_the_fit_of_the_table(tmp_path, problem, 
     assert list(one.features["party1"]) == ["f4", "f5", "f6", "f7"]
 
 
+@pytest.mark.thinned("slow")
 @every_case
 @pytest.mark.parametrize(("name", "first"), [("t.svm", 1), ("t.svm", 0), ("t.libsvm.gz", 1)])
 def test_columns_of_a_svmlight_file_give_the_fit_of_the_table(tmp_path, problem, method, name, first):

@@ -188,6 +188,7 @@ BOXES = {
 SAMPLINGS = (co.PerParty(1), co.Nice(2), co.Independent(0.5))
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("loss", ["least squares", "logistic", "squared hinge"])
 @pytest.mark.parametrize("box", BOXES)
 def test_the_gap_of_block_frank_wolfe_holds_in_every_round_whatever_is_drawn(loss, box):
@@ -209,6 +210,7 @@ def test_the_gap_of_block_frank_wolfe_holds_in_every_round_whatever_is_drawn(los
 # ---------------------------------------------------------------- examples and stumps
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("topology", [None, co.Topology.tree(3), co.Topology.ring(3)], ids=["star", "tree", "ring"])
 @pytest.mark.parametrize("step", [co.Corrective(), co.LineSearch(), co.OpenLoop()], ids=lambda s: type(s).__name__)
 def test_the_gap_of_a_kernel_machine_holds_in_every_round(topology, step):

@@ -289,6 +289,7 @@ def monotone(direction, **more):
     return {**SCHEMAS, "bank": co.Schema((age, *SCHEMAS["bank"].columns[1:]))}
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("direction", [1, -1])
 @pytest.mark.parametrize("smooth", [None, False, 4])
 def test_a_monotone_curve_never_turns_whatever_the_rows_and_the_noise(direction, smooth, tmp_path):

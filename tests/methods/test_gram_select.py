@@ -42,6 +42,7 @@ def error(fit, x=None, *, classes=False):
     return 1.0 - np.corrcoef(z, X @ x)[0, 1] ** 2 if x.any() else 1.0
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("penalty", PENALTIES, ids=lambda p: type(p).__name__)
 @pytest.mark.parametrize("factor", [1.0, 50.0])
 def test_the_chosen_weight_predicts_nearly_as_well_as_the_best_and_far_better_than_a_wrong_one(

@@ -155,6 +155,7 @@ def test_the_projection_is_the_nearest_density_matrix(seed, size):
 # ---------------------------------------------------------------- far from the answer
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("rounds", [1, 3, 10, 400])
 @pytest.mark.parametrize("by", ["rows", "columns"])
 def test_no_gap_is_claimed_and_the_objective_is_that_of_the_model_however_far_it_is(by, rounds):

@@ -57,6 +57,7 @@ def split(name="two", data=None):
 # ---------------------------------------------------------------------------------------- the sums
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("name", SPLITS)
 @pytest.mark.parametrize("trust", ["secure", "consortium"])
 @pytest.mark.parametrize("epsilon", [RAW, SUMS])
@@ -138,6 +139,7 @@ def corner(rng, columns, nonnegative):
     return row if kind == 2 else np.round(row, 1)
 
 
+@pytest.mark.thinned("slow")
 @settings(max_examples=8)
 @given(st.integers(0, 2**32))
 @pytest.mark.parametrize(
@@ -195,6 +197,7 @@ def test_opposite_rows_of_full_length_need_nearly_all_of_the_sensitivity(monkeyp
 # ---------------------------------------------------------------------------------------- price and ledger
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize(
     ("method", "trust"),
     [
@@ -344,12 +347,13 @@ def test_more_parties_than_a_run_can_have_are_refused(tmp_path):
         co.fit(fed, RIDGE, co.PrivateGram(), privacy(), store=tmp_path)
 
 
-def test_thirty_two_parties_run(tmp_path):
+@pytest.mark.parametrize("parties", [12, pytest.param(32, marks=pytest.mark.slow)])
+def test_many_parties_run_up_to_thirty_two(parties, tmp_path):
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (60, 32)), np.sign(rng.normal(size=60))
-    fed = co.Federation.split(X, y, parties=32, label="party0")
+    X, y = rng.uniform(-1, 1, (60, parties)), np.sign(rng.normal(size=60))
+    fed = co.Federation.split(X, y, parties=parties, label="party0")
     fit = co.fit(fed, RIDGE, co.PrivateGram(), privacy(RAW), store=tmp_path)
-    assert len(fit.coefficients) == 32
+    assert len(fit.coefficients) == parties
 
 
 def test_a_length_for_the_whole_row_is_shared_out_among_the_parties():

@@ -136,11 +136,12 @@ def test_ten_correlated_parties_are_no_obstacle(kind: str) -> None:
     assert objective(fit, problem, X, y) - best <= 1e-6 * best
 
 
-def test_fifty_correlated_parties_are_no_obstacle() -> None:
-    X, y = table(co.LeastSquares(), 60, 100, shared=0.9)
+@pytest.mark.parametrize("parties", [20, pytest.param(50, marks=pytest.mark.slow)])
+def test_many_correlated_parties_are_no_obstacle(parties: int) -> None:
+    X, y = table(co.LeastSquares(), 60, 2 * parties, shared=0.9)
     problem = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
     best = optimum(problem, X, y)
-    fit = co.fit(co.Federation.split(X, y, parties=50), problem, SharingADMM(tolerance=1e-6 * best))
+    fit = co.fit(co.Federation.split(X, y, parties=parties), problem, SharingADMM(tolerance=1e-6 * best))
     assert fit.status is co.Status.CERTIFIED
     assert objective(fit, problem, X, y) - best <= 1e-6 * best
 
@@ -269,6 +270,7 @@ def rank_deficient() -> Floats:
     return X
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("kind", PENALTIES)
 @pytest.mark.parametrize("store", [np.asarray, sparse.csc_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize(

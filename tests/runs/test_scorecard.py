@@ -70,6 +70,7 @@ def exact_sums(fit: co.Fit) -> co.Fit:
 # ------------------------------------------------------------------------------------------------ points
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("bins", [None, 1, 4, {"age": [30, 50.5], "income": 3, "since": [731000.0]}])
 @pytest.mark.parametrize("good", [-1, 1])
 def test_points_are_those_of_the_scores_to_the_rounding_the_card_states(fit, bins, good):
