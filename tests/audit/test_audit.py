@@ -36,8 +36,6 @@ audit, TARGETS = audits.audit, audits.TARGETS
 
 EVERY_ATTACK = [(name, adversary) for name, target in TARGETS.items() for adversary in target.adversaries]
 FEW = {
-    "sharing-admm": 100,
-    "sharing-admm-column": 100,
     "gaussian": 50_000,
     "replay": 5_000,
     "frank-wolfe": 200,
@@ -52,6 +50,8 @@ CHEAP = (
 )  # of the others quick tests ask one claim, a full audit all
 FEW |= dict.fromkeys(ESTIMATORS, 200)
 WHOLE_RUNS = gram.ATTACKS  # attacked in tests of their own, with fewer trials
+# So are these (test_private_block_frank_wolfe, test_private_admm): here only their names are followed to the attack.
+FEW |= dict.fromkeys(("block-frank-wolfe", "shared-choice", "sharing-admm", "sharing-admm-column"), 10)
 QUICK = [
     (*attack, claim)
     for attack in EVERY_ATTACK

@@ -154,10 +154,11 @@ class Given:
 
 @dataclass
 class View:
-    """Everything that was sent, by whom to whom; and what gates of parties were given."""
+    """Everything that was sent, by whom to whom; what gates of parties were given; and the stages, once they are read."""
 
     sent: list[tuple[str, str, Any]] = field(default_factory=list)
     given: list[tuple[str, Given]] = field(default_factory=list)
+    stages: list[Stated] = field(default_factory=list)
 
     def all(self, sender: str, receiver: str, kind: type) -> list[Any]:
         return [m for a, b, m in self.sent if (a, b) == (sender, receiver) and isinstance(m, kind)]
@@ -334,9 +335,11 @@ def _classes(blocks: Mapping[str, Block]) -> Integers:
 
 def stages(world: World, setting: Setting, view: View) -> list[Stated]:
     """The releases of a run as every party was told them."""
-    design = Design(world.job(setting), world.method)
-    told = view.all(COORDINATOR, ONE, Prepare)
-    return [Stated(design, check_prepare(design, one.name, one), one, view) for one in told]
+    if not view.stages:  # every score asks for them
+        design = Design(world.job(setting), world.method)
+        told = view.all(COORDINATOR, ONE, Prepare)
+        view.stages = [Stated(design, check_prepare(design, one.name, one), one, view) for one in told]
+    return view.stages
 
 
 def log_ratio(stage: Stated, got: Parted, first: Parted, second: Parted, shares: int) -> Floats:
