@@ -46,6 +46,9 @@ def with_parties(case, count: int):
     return replace(case, method=method, parties=parties, label="party0")
 
 
+TWO = with_parties(METHODS["frank-wolfe, least squares"], 2)  # to start an actor takes longest
+
+
 def bits(made) -> dict[str, bytes]:
     return {party: x.tobytes() for party, x in made.coefficients.items()}
 
@@ -82,7 +85,7 @@ def test_every_method_gives_the_same_model_bytes_and_ledger_rows_as_in_one_proce
 
 
 def test_a_run_without_a_store_leaves_no_file_behind(engine, tmp_path):
-    case = METHODS["frank-wolfe, least squares"]
+    case = TWO
     with mock.patch("tempfile.tempdir", str(tmp_path)):
         fit = fitted(case, engine)
     assert bits(fit) == bits(fitted(case))
@@ -90,20 +93,20 @@ def test_a_run_without_a_store_leaves_no_file_behind(engine, tmp_path):
 
 
 def test_a_history_is_the_same_as_in_one_process(engine):
-    case = METHODS["frank-wolfe, least squares"]
+    case = TWO
     one, two = fitted(case), fitted(case, engine)
     assert one.history.drop("seconds").equals(two.history.drop("seconds"))
 
 
 def test_masked_scores_are_the_same_as_in_one_process(engine):
-    case = METHODS["frank-wolfe, least squares"]
+    case = TWO
     fed = co.Federation.split([[1.0, 2.0], [3.0, 4.0], [0.5, 0.1]], [1.0, 2.0, 3.0], parties=2)
     fit = co.fit(fed, case.problem, method=case.method, engine=engine)
     assert co.score(fit, fed, engine=engine).tolist() == co.score(fit, fed).tolist()
 
 
 def test_a_refusal_at_an_actor_is_told_in_its_own_words(engine, tmp_path):
-    case = METHODS["frank-wolfe, least squares"]
+    case = TWO
     fed = co.Federation.split([[1.0, 2.0], [3.0, 4.0]], [1.0, 2.0], parties=2, policies={"party1": co.Policy()})
     with pytest.raises(co.PolicyRefused, match=r"'party1' does not let exact values leave.*Nothing was sent"):
         co.fit(fed, case.problem, method=case.method, engine=engine, store=tmp_path)
@@ -114,7 +117,7 @@ def test_a_refusal_at_an_actor_is_told_in_its_own_words(engine, tmp_path):
 
 @pytest.mark.fault
 def test_a_party_is_placed_on_the_machine_that_was_named_and_a_connection_that_was_there_stays(engine):
-    case = with_parties(METHODS["frank-wolfe, least squares"], 2)
+    case = TWO
     fitted(case, engine)  # now there is a Ray, and the next engine did not start it
     here = ray.util.get_node_ip_address()
     with Ray(placement={"party0": here}) as placed:
@@ -128,12 +131,12 @@ def test_a_party_is_placed_on_the_machine_that_was_named_and_a_connection_that_w
 @pytest.mark.parametrize(
     ("placement", "advice"),
     [
-        ({"party9": "127.0.0.1"}, r"'party9', which is not a party; there are labels|party0"),
+        ({"party9": "127.0.0.1"}, r"'party9', which is not a party; there are party0"),
         ({"party0": "192.0.2.77"}, r"'party0' on '192.0.2.77', which is no machine of this cluster; there are "),
     ],
 )
 def test_a_placement_that_cannot_be_is_refused_before_anything_runs(engine, placement, advice):
-    case = METHODS["frank-wolfe, least squares"]
+    case = TWO
     fitted(case, engine)
     with pytest.raises(co.InvalidInput, match=advice):
         fitted(case, Ray(placement=placement))
@@ -148,7 +151,7 @@ def test_a_cluster_that_does_not_answer_is_an_error_within_seconds(address):
         mock.patch("ray.init", side_effect=AssertionError),
         pytest.raises(co.InvalidInput, match=r"no Ray cluster answers at '.*ray start"),
     ):
-        fitted(METHODS["frank-wolfe, least squares"], Ray(address))
+        fitted(TWO, Ray(address))
 
 
 def test_the_address_in_the_environment_is_a_cluster_that_must_answer(monkeypatch):
@@ -158,7 +161,7 @@ def test_the_address_in_the_environment_is_a_cluster_that_must_answer(monkeypatc
         mock.patch("ray.init", side_effect=AssertionError),
         pytest.raises(co.InvalidInput, match=r"no Ray cluster answers at '127.0.0.1:9'"),
     ):
-        fitted(METHODS["frank-wolfe, least squares"], Ray())
+        fitted(TWO, Ray())
 
 
 def test_a_ray_that_does_not_start_is_tried_again_and_leaves_no_process():
@@ -209,4 +212,4 @@ def test_without_ray_the_error_says_how_to_install_it():
         mock.patch("colonnade.runtime.ray.importlib", absent),
         pytest.raises(co.InvalidInput, match=r"pip install 'colonnade\[ray\]'"),
     ):
-        fitted(METHODS["frank-wolfe, least squares"], Ray())
+        fitted(TWO, Ray())
