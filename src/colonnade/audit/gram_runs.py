@@ -154,7 +154,7 @@ class Given:
 
 @dataclass
 class View:
-    """Everything that was sent, by whom to whom; what gates of parties were given; and the stages, once they are read."""
+    """Everything that was sent, by whom to whom; what gates of parties were given; the stages, once they were read."""
 
     sent: list[tuple[str, str, Any]] = field(default_factory=list)
     given: list[tuple[str, Given]] = field(default_factory=list)
