@@ -7,6 +7,7 @@ in 50,000 runs of this file; the planted bugs are far enough over their claim to
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import mpmath
 import numpy as np
@@ -67,8 +68,7 @@ def test_a_reused_seed_is_caught():
 
 
 def test_four_releases_paid_as_one_are_caught():
-    sigma = gaussian_sigma(SENSITIVITY, rho_for(1.0, DELTA))
-    rounds = [gaussian_scores(10**6, sigma) for _ in range(4)]
+    rounds = [sound_scores(1.0), *(gaussian_scores(10**6, sound_sigma(1.0)) for _ in range(3))]
     assert verdict([sum(column) for column in zip(*rounds, strict=True)]).violated
 
 
@@ -77,8 +77,7 @@ def test_four_releases_paid_as_one_are_caught():
 
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_a_sound_gaussian_is_consistent_with_its_claim(claim):
-    sigma = gaussian_sigma(SENSITIVITY, rho_for(claim, DELTA))
-    assert not verdict(gaussian_scores(10**6, sigma), claim).violated
+    assert not verdict(sound_scores(claim), claim).violated
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
@@ -209,6 +208,16 @@ def test_an_audit_without_trials_or_error_probability_is_refused(ask):
 
 def verdict(scores, claim: float = 1.0) -> Verdict:
     return epsilon_lower_bound(*scores, delta=DELTA, confidence=CONFIDENCE).against(claim)
+
+
+def sound_sigma(claim: float) -> float:
+    return gaussian_sigma(SENSITIVITY, rho_for(claim, DELTA))
+
+
+@cache
+def sound_scores(claim: float) -> list[np.ndarray]:
+    """A million releases with the noise that they should have."""
+    return gaussian_scores(10**6, sound_sigma(claim))
 
 
 def gaussian_scores(trials: int, sigma: float) -> list[np.ndarray]:

@@ -47,7 +47,7 @@ def made(values, keep, centre, factor, low, high, unit, norm2):
     )
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(
     st.integers(1, 5),
     st.integers(0, 10**9) | st.integers(2**53 - 9, 2**53 + 9) | st.integers(0, 2**60),

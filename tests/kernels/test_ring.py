@@ -124,7 +124,7 @@ def test_the_layout_of_a_mask_does_not_change_between_releases():
     assert uniform(KEY, b"label", 0, 1, 3, Ring(32)).tolist() == [[0x779B9B04, 0x28BFD4DD, 0x2D13E2F4]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     bits=st.sampled_from(WIDTHS),
     columns=st.integers(1, 9),
@@ -189,7 +189,7 @@ def test_a_product_of_ring_elements_is_exact_at_the_borders_of_row_blocks(bits, 
     same(exact_product(a, b, bits), product(a, b, Ring(bits)))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     bits=st.sampled_from(WIDTHS),
     rows=st.integers(0, 40),
@@ -347,7 +347,7 @@ def test_a_gram_matrix_that_could_overflow_is_refused():
 # ---------------------------------------------------------------------------------------------------- bytes
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(bits=st.integers(1, 64), data=st.data())
 def test_packed_integers_are_the_digits_of_one_big_integer(bits, data):
     values = data.draw(st.lists(st.integers(0, 2**bits - 1), max_size=40))

@@ -87,7 +87,7 @@ def test_outside_its_domain_the_conjugate_is_infinite():
 # ---------------------------------------------------------------- the weak learner
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.integers(1, 4))
 def test_the_weak_learner_finds_the_best_of_all_stumps(seed, rows, columns):
     rng = np.random.default_rng(seed)

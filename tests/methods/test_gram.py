@@ -576,11 +576,11 @@ def test_the_link_is_that_of_two_normal_classes_with_the_scores_own_moments():
 
 @pytest.mark.parametrize(("columns", "strength"), [(1, 0.0), (12, 0.0), (3, 0.05), (12, 0.3)])
 def test_the_covariance_of_scores_and_labels_is_off_by_as_much_as_is_said(columns, strength, monkeypatch):
-    """Pulls b + e, e of the release's noise and of sampling: 1,000 draws. What is said of b'x is right on average and
+    """Pulls b + e, e of the release's noise and of sampling: 500 draws. What is said of b'x is right on average and
     so is
     the square of its error, to 4.5 standard errors each (by chance once in 70,000 tests; the seed is fixed); where b =
     0 it exceeds 2.33 standard deviations in 1 of 100 runs at most (a count beyond is a chance of 1e-4)."""
-    rng, rows, sd, draws = np.random.default_rng([columns, int(100 * strength)]), 1000, 15.0, 1000
+    rng, rows, sd, draws = np.random.default_rng([columns, int(100 * strength)]), 1000, 15.0, 500
     within = np.diag(np.geomspace(1.0, 0.1, columns)) + 0.02
     rule, truth = replace(as_they_are(columns, 1e9), ridge=0.0), strength * np.linspace(1.0, 0.2, columns)
     frame = prepare(rule, public([0] * columns, 1e6), rows)[1]

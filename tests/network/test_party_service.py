@@ -369,8 +369,8 @@ def test_a_party_that_dies_at_any_question_changes_nothing(case, tmp_path):
         calm, questions = {name: entries(service) for name, service in straw.services.items()}, straw.asked
     ways = itertools.cycle(("before", "silently", "after", "idle"))
     moments = list(zip(np.linspace(1, questions, 30).astype(int).tolist(), ways, strict=False))
-    for number in range(5):  # six deaths a run
-        check_losses(case, tmp_path / str(number), reference, undisturbed, calm, dict(moments[number::5]))
+    for number in range(3):  # ten deaths a run
+        check_losses(case, tmp_path / str(number), reference, undisturbed, calm, dict(moments[number::3]))
 
 
 def test_a_party_that_begins_anew_for_ever_ends_the_run(tmp_path):

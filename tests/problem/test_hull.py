@@ -115,7 +115,7 @@ def test_rows_out_of_order_are_put_in_order(monkeypatch):
 SETS = st.sampled_from([co.L1Ball, co.Simplex])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(SETS, st.integers(1, 12), st.integers(1, 14), st.sampled_from([0.1, 1.0, 30.0]), st.integers(0, 2**20))
 def test_a_quadratic_is_minimised_over_the_set_as_cvxpy_does_it(kind, size, rank, radius, seed):
     """Singular where the rank is below the size; scales of columns differ, and one column may be there twice."""
@@ -134,7 +134,7 @@ def test_a_quadratic_is_minimised_over_the_set_as_cvxpy_does_it(kind, size, rank
     assert value == pytest.approx(lowest, rel=1e-6, abs=1e-6 * radius * np.abs(c).max())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(SETS, st.integers(2, 12), st.integers(0, 2**20))
 def test_where_a_quadratic_is_not_convex_the_answer_is_no_worse_than_the_start(kind, size, seed):
     rng, constraint = np.random.default_rng(seed), kind(2.0)
@@ -156,7 +156,7 @@ LOSSES = {
 }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(SETS, st.sampled_from([*LOSSES]), st.booleans(), st.integers(1, 8), st.integers(0, 2**20))
 def test_the_corrected_weights_are_the_best_in_the_hull(kind, loss, intercept, atoms, seed):
     rng, constraint = np.random.default_rng(seed), kind(3.0)

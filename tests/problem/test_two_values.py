@@ -48,7 +48,7 @@ def test_a_half_and_half_class_without_effects_spreads_alike():
 
 
 def test_tests_of_a_rare_class_keep_their_size_where_equal_variances_do_not():
-    rng, repeats, two = np.random.default_rng(3), 600, TwoValues(0.0, 1.0, FLAGS, LISTS)
+    rng, repeats, two = np.random.default_rng(3), 300, TwoValues(0.0, 1.0, FLAGS, LISTS)
     refused, alike, score, missed = 0, 0, 0, 0
     L, r = np.eye(5)[:3], TRUTH[:3]
     for _ in range(repeats):

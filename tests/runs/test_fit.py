@@ -76,7 +76,7 @@ def joined(fit: co.Fit, fed: co.Federation) -> np.ndarray:
 steps = st.sampled_from([co.LineSearch(), co.OpenLoop(), co.DistributedFrankWolfe().step])
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(problems(), steps, st.integers(1, 60), st.booleans())
 def test_the_gap_bounds_the_distance_to_the_optimum(task, step, rounds, compressed):
     X, y, problem = task
@@ -89,7 +89,7 @@ def test_the_gap_bounds_the_distance_to_the_optimum(task, step, rounds, compress
     assert -room <= objective - optimum(X, y, problem) <= fit.gap + room
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(problems(), steps, st.integers(1, 100))
 def test_the_coefficients_stay_in_the_set(task, step, rounds):
     X, y, problem = task
@@ -102,7 +102,7 @@ def test_the_coefficients_stay_in_the_set(task, step, rounds):
         assert fit.l1_norm >= radius * (1 - 1e-12)
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(problems(), st.floats(0.0, 1.0), st.integers(1, 30))
 def test_a_fit_is_certified_exactly_when_its_gap_is_within_the_tolerance(task, tolerance, rounds):
     X, y, problem = task
@@ -112,7 +112,7 @@ def test_a_fit_is_certified_exactly_when_its_gap_is_within_the_tolerance(task, t
     assert fit.status is co.Status.CERTIFIED or len(fit.notes) == rounds
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(tables(), st.sampled_from([0.5, 2.0]))
 def test_the_gap_closes(table, radius):
     """Frank-Wolfe's gap after t rounds is O(radius² · largest column² / t), with line search and a constant of 27/4·2."""
@@ -142,7 +142,7 @@ def shares(draw, columns: int):
     return by_owner
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(problems(), steps, st.data())
 def test_a_split_of_the_columns_changes_no_bit(task, step, data):
     X, y, problem = task

@@ -121,7 +121,7 @@ nested = st.recursive(values, lambda inner: st.lists(inner, max_size=4).map(tupl
 # ---------------------------------------------------------------- there and back
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(values)
 def test_every_value_comes_back_equal_to_the_bit(value):
     assert same(value, decode_value(encode_value(value)))
@@ -499,7 +499,7 @@ def test_every_truncation_of_a_valid_message_is_a_wire_error():
             assert isinstance(outcome(body[:end]), co.WireError)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.binary(max_size=80))
 def test_a_message_that_decodes_encodes_to_something_that_decodes_to_the_same(tail):
     for code in (910, 911, 912):
