@@ -7,6 +7,7 @@ import inspect
 import math
 from collections import Counter
 from fractions import Fraction
+from functools import cache
 
 import mpmath
 import numpy as np
@@ -53,22 +54,31 @@ positive = st.floats(1e-9, 1e9)
 # ---------------------------------------------------------------- the discrete Gaussian
 
 
+@cache
+def ours(sigma):
+    """A million draws, for all tests that look at such ones."""
+    return SystemNoise().discrete_gaussian(10**6, sigma)
+
+
+@cache
+def theirs(sigma):
+    return ReferenceNoise().discrete_gaussian(50_000, sigma)
+
+
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_the_vectorised_gaussian_follows_its_law(sigma):
-    assert fits_gaussian(SystemNoise().discrete_gaussian(10**6, sigma), sigma) > ALPHA
+    assert fits_gaussian(ours(sigma), sigma) > ALPHA
 
 
 @pytest.mark.parametrize("sigma", OF_THE_REFERENCE)
 def test_the_reference_follows_the_same_law(sigma):
-    assert fits_gaussian(ReferenceNoise().discrete_gaussian(50_000, sigma), sigma) > ALPHA
+    assert fits_gaussian(theirs(sigma), sigma) > ALPHA
 
 
 @pytest.mark.parametrize("sigma", OF_THE_REFERENCE)
 def test_vectorised_and_reference_draws_cannot_be_told_apart(sigma):
-    ours = SystemNoise().discrete_gaussian(10**6, sigma)
-    theirs = ReferenceNoise().discrete_gaussian(50_000, sigma)
-    edges = np.unique(np.quantile(ours, np.linspace(0.001, 0.999, 200)))
-    table = [np.bincount(np.searchsorted(edges, x), minlength=edges.size + 1) for x in (ours, theirs)]
+    edges = np.unique(np.quantile(ours(sigma), np.linspace(0.001, 0.999, 200)))
+    table = [np.bincount(np.searchsorted(edges, x), minlength=edges.size + 1) for x in (ours(sigma), theirs(sigma))]
     table = np.array(table)[:, np.sum(table, axis=0) > 0]
     assert stats.chi2_contingency(table).pvalue > ALPHA
 
