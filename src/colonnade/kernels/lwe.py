@@ -77,7 +77,8 @@ class Lattice:
         low = stream[:, : 4 * self.dimension].view("<u4")
         if self.bits == 32:
             return low.view("<i4"), NO_BITS
-        return low, stream[:, 4 * self.dimension :].view("<i1" if self.bits == 40 else "<i2")
+        above = stream[:, 4 * self.dimension :].view("<i1" if self.bits == 40 else "<i2")
+        return np.ascontiguousarray(low), np.ascontiguousarray(above)  # kernels read rows without gaps in vectors
 
 
 NO_BITS = np.zeros((0, 0), np.int8)
