@@ -123,7 +123,7 @@ def numbers_as_keys() -> None:
     table.with_columns(pl.col("client_id").cast(pl.Int64)).write_parquet("registry.parquet")
 
 
-AGE = 'name = "age"\nlow = 18.0\nhigh = 89.0'
+AGE = 'name = "age"\nlow = 0.0\nhigh = 120.0'
 JOBS = 'levels = ["admin", "retired", "student", "worker"]'
 ZERO = pl.lit("0")
 MISTAKES = {
