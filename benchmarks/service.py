@@ -57,7 +57,7 @@ EXACT = co.Policy(exact=True)
 LIMITED = co.Policy(epsilon=1.0, delta=1e-6)
 EACH = 0.4  # epsilon of a private job: few fit into the limit
 WARM, FLAT = 20, 1.05  # jobs after which memory is looked at first, and by how much it may have grown at the end
-STARTER = multiprocessing.get_context("forkserver")  # also that of the service's runs: they are its children, too
+STARTER = multiprocessing.get_context("forkserver")  # of the components; the service has one of its own for its runs
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
 
 EXACT_JOB = """[problem]
@@ -152,8 +152,8 @@ class Site:
                 process.join()
 
     def runs(self) -> list[int]:
-        """The processes of runs: children of the one that forks, as the components are."""
-        return sorted(children(starter()) - {process.pid for process in self.running.values()})
+        """The processes of runs: children of the one that forks them, itself a child of the service."""
+        return sorted(run for fork in children(self.running[SERVICE].pid or 0) for run in children(fork))
 
     def kill(self, draw: random.Random) -> str:
         """Kill one of them as a power cut does, and start it again; which kind of component it was."""
@@ -189,11 +189,6 @@ def start_starter() -> None:
     with mock.patch.dict(os.environ, {**ENVIRONMENT, "PYTHONPATH": path}):
         STARTER.set_forkserver_preload(["benchmarks.service_warm"])
         forkserver.ensure_running()
-
-
-def starter() -> int:
-    found: Any = forkserver._forkserver  # it says its process id nowhere else
-    return int(found._forkserver_pid)
 
 
 def component(words: list[str], folder: Path, log: str) -> None:
