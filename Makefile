@@ -43,8 +43,10 @@ papers: $(STAMP)
 audit: $(STAMP)
 	$(PYTEST) -n 2 -m audit
 
+# N: trials of the series that lose parties at random moments.
+N ?= 10
 faults: $(STAMP)
-	$(PYTEST) -n 2 -m fault
+	TRIALS=$(N) $(PYTEST) -n 2 -m fault
 
 slow: $(STAMP)
 	$(PYTEST) -n 2 -m slow

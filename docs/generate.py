@@ -345,7 +345,7 @@ def failures() -> str:
     lines = []
     for code in FailureCode:
         errors = ", ".join(f"`{kind.__name__}`" for kind, sent in FINAL.items() if sent is code)
-        lines.append(f"- {code.value} `{code.name}`: {errors or 'nothing in process'}")
+        lines.append(f"- {code.value} `{code.name}`: {errors or 'no error'}")
     return "\n".join(lines)
 
 

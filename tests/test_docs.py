@@ -542,8 +542,8 @@ def test_the_files_and_rows_of_a_store_are_the_documented_ones(store: Path) -> N
         with contextlib.closing(sqlite3.connect(file)) as db:
             place = "journal" if file.name == "runs.db" else "node"
             found |= {kind: place for (kind,) in db.execute("select distinct kind from log")}
-    # Two by an owner's hand, one where noise is drawn, one of standing orders.
-    not_here = dict.fromkeys(("budget", "replaced", "got", "quota"), "node")
+    # Two by an owner's hand, one where noise is drawn, one of standing orders, one of a coordinator that lost a party.
+    not_here = dict.fromkeys(("budget", "replaced", "got", "quota", "lost"), "node")
     assert kinds == found | not_here
     assert {"runs.db", "nodes", "fits", "locks"} == {p.name for p in store.iterdir()}
     named = {row[0].strip("`").split("/")[0] for row in rows(page, "File", "What it is")}

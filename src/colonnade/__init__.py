@@ -24,7 +24,7 @@ _NAMES = {  # the public names, by the module that defines them
     "data.sources": "read",
     "errors": (
         "BudgetExhausted ColonnadeError ColonnadeWarning HeldByParty InvalidInput LeakError LedgerDamaged "
-        "MostlyNoise NothingToLearn NotPrivate PeerFailed PolicyRefused ProtocolError ReplayDiverged "
+        "MostlyNoise NothingToLearn NotPrivate PartyLost PeerFailed PolicyRefused ProtocolError ReplayDiverged "
         "StoreError UnusedLevels WireError"
     ),
     "estimators.federated_models": "FederatedClassifier FederatedRegressor",
@@ -59,7 +59,7 @@ _NAMES = {  # the public names, by the module that defines them
     "runs.result": "Fit load",
     "runs.scoring": "score",
     "runs.simulate": "simulate",
-    "runtime.hosted_node": "Faults InProcess Tap",
+    "runtime.hosted_node": "Dropouts Faults InProcess Tap",
     "runtime.ray": "Ray",
     "runtime.wire": "Communication",
     "views.fit_facts": "CoefficientPath",

@@ -41,6 +41,10 @@ class PeerFailed(ProtocolError):
     """Another node said that it stops."""
 
 
+class PartyLost(ProtocolError):
+    """A party was silent past its deadline, and the run cannot go on without it."""
+
+
 class BudgetExhausted(ColonnadeError):
     """A release would cost more than its owner allows. Nothing was sent."""
 

@@ -72,6 +72,7 @@ def test_two_files_that_differ_in_anything_have_different_digests(federation: co
         "people": "hos pital",
         "members": dict(reversed(file.members.items())),
         "coordinator": new_key()[0],
+        "deadline": 60,
     }
     made = [file, *(replace(file, **{name: value}) for name, value in changes.items())]
     made += [replace(file, unit=Unit("person", 2)), replace(file, on=None, rows=40)]

@@ -73,8 +73,8 @@ def silent_run(
             seen.releases.append(Release(tuple(zip(exact.value, weights, strict=True)), exact.sensitivity))
         return integers(self, exact, weights, masks, **more)
 
-    def look_at_sums(design: Any, prepared: Any, gate: Any) -> Any:
-        got = yield from sums_of(design, prepared, gate)
+    def look_at_sums(design: Any, prepared: Any, gate: Any, losses: Any) -> Any:
+        got = yield from sums_of(design, prepared, gate, losses)
         seen.figures.append(prepared.figures)
         seen.releases.append(sums_release(design, prepared.figures, got))
         return got

@@ -75,6 +75,7 @@ class Straw(Grpc):
     def __init__(self, made: Organisations, lose: dict[int, str] | None = None) -> None:
         self.made, self.lose, self.asked = made, lose or {}, 0
         self.patience, self.session, self.rows, self._file, self.metrics = 1.0, "", 0, made.file, Metrics()
+        self.absent = {}
         self._board = self  # type: ignore[assignment]
         self.services = {name: made.service(name) for name in made.names}
         self.lives = dict.fromkeys(made.names, 0)

@@ -65,7 +65,7 @@ def by_the_code(stage, rows, masks, between, noise, monkeypatch):
         made = Corrections(stage, SimpleNamespace(node=p, run="run"), dict.fromkeys(NAMES, b""))
         for number, (first, count) in enumerate(stage.blocks()):
             made.add(number, first, rows[p][first : first + count], 1 << 20)
-        for (partner, pair), covered in zip(made.partners.items(), made.covered(), strict=True):
+        for (partner, pair), covered in zip(made.partners.items(), made.covered().values(), strict=True):
             sent[p, partner] = (covered + noise[p, partner].astype(np.uint64)) & stage.masks(pair)
         parts[p] = Parts(tuple(release(Packed(sent[p, q], 62)) for q in stage.partners(p)))
     for first, count in stage.blocks():
@@ -111,11 +111,12 @@ def test_the_model_is_what_the_programs_send_and_the_coordinator_adds_up(pairs, 
 # ---------------------------------------------------------------------------------------- every view, counted
 
 
-def view(x, n, bits, pairs, split, *, covered=True, cut=True):
+def view(x, n, bits, pairs, split, *, covered=True, cut=True, lost=None):
     """How often the coordinator sees what, over all masks and all R: one row, one column a party.
 
     x  rows, n  noise of either side of every pair, split  whether the first of a pair has D.
     covered, cut  False: bugs, R left out and corrections in more bits than R.
+    lost  whose corrections do not come, though its masked rows and everybody's corrections with it do.
     """
     rings = [1 << b for b in bits]
     least = [min(rings[k], rings[m]) for k, m in pairs]
@@ -128,7 +129,7 @@ def view(x, n, bits, pairs, split, *, covered=True, cut=True):
         first = (-x[k] * u[:, m] - d * split[i] + r[:, i] + n[i][0]) % modulus
         second = (-u[:, k] * x[m] - d * (1 - split[i]) - r[:, i] + n[i][1]) % modulus
         assert not ((seen[k] * seen[m] + first + second - x[k] * x[m] - sum(n[i])) % q).any()
-        seen += [first, second]
+        seen += [came for came, sender in ((first, k), (second, m)) if sender != lost]
     found, times = np.unique(np.column_stack(seen), axis=0, return_counts=True)
     return found.tobytes() + times.tobytes()
 
@@ -143,6 +144,7 @@ def views(bits, numbers, pairs, noises=((0, 0), (1, 0), (0, 1)), splits=None, **
                 product = tuple(
                     (x[k] * x[m] + sum(one)) % (1 << min(bits[k], bits[m]))
                     for (k, m), one in zip(pairs, n, strict=True)
+                    if bug.get("lost") not in (k, m)
                 )
                 known.setdefault(product, set()).add(view(x, n, bits, pairs, split, **bug))
         worst = max(worst, *map(len, known.values()))
@@ -162,6 +164,19 @@ def test_the_coordinators_view_is_one_for_each_vector_of_noisy_products(bits, pa
 
 @pytest.mark.parametrize("bug", [{"covered": False}, {"cut": False}], ids=["R left out", "c in more bits than R"])
 def test_planted_a_view_that_tells_more_has_more_than_one_distribution(bug):
+    assert views((2, 1, 2), (2, 2, 2), NUMBERED, noises=((0, 0),), splits=[(1, 1, 1)], **bug) > 1
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize("pairs", [NUMBERED, STAR], ids=["all pairs", "pairs with the label holder"])
+def test_without_a_lost_partys_corrections_the_view_is_one_for_each_vector_of_the_other_products(lost, pairs):
+    """So the others' corrections with it tell nothing, of its rows or of theirs."""
+    noises = ((0, 0), (1, 0))
+    assert views((1, 1, 2), (2, 2, 2), pairs, noises=noises, splits=[(1, 0, 1)], lost=lost) == 1
+
+
+def test_planted_without_r_the_corrections_with_a_lost_party_tell_of_rows():
+    bug = {"covered": False, "lost": 2}
     assert views((2, 1, 2), (2, 2, 2), NUMBERED, noises=((0, 0),), splits=[(1, 1, 1)], **bug) > 1
 
 

@@ -161,8 +161,8 @@ def run_of(federation, way, monkeypatch, earlier=None):
         place = self.node, "choice"
         return tape.noted(place, parts, scores.sensitivity, noisy_max(self, scores, **more), farthest=True)
 
-    def on_sums(design, prepared, gate):
-        got = yield from sums(design, prepared, gate)
+    def on_sums(design, prepared, gate, losses):
+        got = yield from sums(design, prepared, gate, losses)
         made = sums_release(design, prepared.figures, got)
         return tape.noted(("joint", "sums"), made.parts, made.sensitivity, got)
 

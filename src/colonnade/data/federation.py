@@ -43,7 +43,7 @@ from colonnade.data.split_table import Columns, Places, check_labels, cut_to_uni
 from colonnade.errors import HeldByParty, InvalidInput, unquoted
 from colonnade.methods.method import Job, MethodBase, Roster
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
-from colonnade.privacy.events import Policy
+from colonnade.privacy.events import Policy, quorum_of
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import GroupLasso, Problem
 
@@ -432,7 +432,8 @@ class Federation:
         every = zip_longest(*(schema.left_open for schema in schemas), fillvalue=0)
         left = () if self.depth or self.by_rows else tuple(sum(counts) for counts in every)
         known_to_all = (self.rows, positions, self.label, self.unit, held, known, responses, left, self.depth)
-        return Roster(*known_to_all, tuple(self.beside.columns))
+        policies = [party.policy for party in self.parties.values()]
+        return Roster(*known_to_all, tuple(self.beside.columns), quorum_of(policies))
 
     def _repr_html_(self) -> str:
         return shown_parties(self.parties.values(), self.alignment, self.label, self.label_column, self.on)

@@ -11,6 +11,9 @@
     hub = "hub.example.org:7443"        # where the parties find the coordinator, if they run elsewhere
     coordinator = "ed25519:77c2..."     # its public key, pinned: masked rows are sealed to a key that this one signed
 
+    deadline = 120                      # seconds that a party may be silent in a run; left out: the hub's patience
+    quorum = 3                          # parties, label holder included, that a run goes on with; left out: it stops
+
     rows = 1000                         # instead of `on`: all parties hold these rows in the same order
     by = "rows"                         # parties hold different rows of the same columns; left out: "columns"
     unit = ["passenger", 3]             # whose privacy is protected, and the most rows each; left out: one row
@@ -26,6 +29,7 @@
     consortium = true                   # exact values may go to the other parties in a run whose trust is "consortium"
     scores = true                       # its part of the scores of its rows may go to the label holder
     least = 500                         # it takes part with so many common rows or more, and their number is public
+    quorum = 4                          # it goes on with so many parties or more; left out: as above
     most = 25000                        # for "psi": the most keys it may bring, whatever its table holds
     key = "ed25519:4f0a..."             # the party's public key, pinned
     certificate = "sha256:9c1b..."      # of its certificate's key; left out: any that the authority issued
@@ -57,13 +61,14 @@ _VERSION = 1
 NAME_THE_KEY = 'on must name the key column, as in on = "patient"'
 ALIGN = ("digests", "psi")
 _MOST = 100_000_000  # keys of a party; all of them are in memory, and blinded in hours
+LONGEST = 86_400  # seconds of a deadline
 _KEY_KIND = "ed25519:"
 _PIN_KIND = "sha256:"
 _ADDRESS = re.compile(r"[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}")
-_POLICY = ("exact", "scores", "consortium", "least", "epsilon", "delta")
+_POLICY = ("exact", "scores", "consortium", "least", "quorum", "epsilon", "delta")
 _MEMBER_FIELDS = {"schema", "columns", "rows", "most", "key", "certificate", "address", *_POLICY}
 _TOP_FIELDS = {"version", "on", "align", "rows", "by", "label", "unit", "people", "hub", "coordinator", "parties"}
-_TOP_FIELDS |= {"offset", "weight", "positive", "negative"}
+_TOP_FIELDS |= {"offset", "weight", "positive", "negative", "deadline", "quorum"}
 
 
 @dataclass(frozen=True)
@@ -126,8 +131,14 @@ class FederationFile:
     weight: tuple[str, str] | None = None
     positive: Name | None = None  # the class that is learnt, where labels are words
     negative: Name | None = None
+    deadline: float | None = None  # seconds that a party may be silent in a run
 
     def __post_init__(self) -> None:
+        late = self.deadline
+        if late is not None and not (type(late) in (int, float) and 1.0 <= late <= LONGEST):
+            raise InvalidInput(f"deadline is a number of seconds, 1 to {LONGEST:,}; got {late!r}")
+        if over := [name for name, one in self.members.items() if (one.policy.quorum or 0) > len(self.members)]:
+            raise InvalidInput(f"quorum of {over[0]!r} asks for more than the {len(self.members)} parties there are")
         if self.coordinator is not None:
             _hexadecimal("coordinator", self.coordinator, _KEY_KIND)
             if self.coordinator in {member.key for member in self.members.values()}:
@@ -193,7 +204,7 @@ class FederationFile:
         top = {name: getattr(self, name) for name in ("on", "rows", "hub", "coordinator", "people")}
         top |= {"align": None if self.align == ALIGN[0] else self.align, "by": "rows" if self.by == "rows" else None}
         top |= {name: getattr(self, name) for name in ("label", "positive", "negative", "offset", "weight")}
-        top |= {"unit": None if self.unit == ROW else (self.unit.name, self.unit.rows)}
+        top |= {"unit": None if self.unit == ROW else (self.unit.name, self.unit.rows), "deadline": self.deadline}
         lines = [f"version = {_VERSION}", *_given_lines(top)]
         for name, member in self.members.items():
             lines += ["", f"[parties.{toml_value(name)}]"]
@@ -248,6 +259,7 @@ class FederationFile:
         parts += [] if self.coordinator is None else ["coordinator", self.coordinator]
         parts += ["beside", self.beside] if self.beside else []
         parts += [] if self.positive is None else ["classes", self.positive, self.negative]
+        parts += [] if self.deadline is None else ["deadline", float(self.deadline)]
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -296,9 +308,11 @@ def _from_plain(raw: Mapping[str, Any], folder: Path) -> FederationFile:
         raise InvalidInput(NAME_THE_KEY)
     if not (isinstance(label, list) and len(label) == 2 and all(isinstance(part, str) for part in label)):
         raise InvalidInput('label must be [party, column], as in label = ["hospital", "readmitted"]')
-    members = {name: _member(name, table, folder) for name, table in parties.items()}
+    members = {name: _member(name, table, folder, raw.get("quorum")) for name, table in parties.items()}
     same: dict[str, Any] = {name: _beside(name, raw[name]) for name in ("offset", "weight") if name in raw}
-    same |= {name: raw[name] for name in ("align", "rows", "by", "hub", "people", "coordinator") if name in raw}
+    same |= {
+        name: raw[name] for name in ("align", "rows", "by", "hub", "people", "coordinator", "deadline") if name in raw
+    }
     same |= {name: raw[name] for name in ("positive", "negative") if name in raw}
     if "align" not in raw and on is not None and all(member.most is not None for member in members.values()):
         same["align"] = "psi"
@@ -319,14 +333,14 @@ def _unit(raw: Any) -> Unit:
     return Unit(raw[0], raw[1])
 
 
-def _member(name: str, table: Any, folder: Path) -> Member:
+def _member(name: str, table: Any, folder: Path, quorum: Any) -> Member:
     if not isinstance(table, dict) or "key" not in table or not {"schema", "columns"} & set(table):
         raise InvalidInput(f"[parties.{name}] needs schema = ... (or columns = ...) and key = ...")
     if unknown := set(table) - _MEMBER_FIELDS:
         names, known = (", ".join(sorted(fields)) for fields in (unknown, _MEMBER_FIELDS))
         raise InvalidInput(f"[parties.{name}] has unknown entries: {names}; known: {known}")
     schema = Schema.from_toml(folder / str(table["schema"])) if "schema" in table else None
-    policy = Policy(**{name: table[name] for name in _POLICY if name in table})
+    policy = Policy(**{"quorum": quorum, **{name: table[name] for name in _POLICY if name in table}})
     rest = {name: table[name] for name in ("columns", "rows", "most", "certificate", "address") if name in table}
     try:
         return Member(schema, policy, str(table["key"]), **rest)
@@ -343,7 +357,7 @@ def _hexadecimal(name: str, text: str, kind: str) -> None:
 def _policy_entries(policy: Policy) -> dict[str, Any]:
     named = {"exact": policy.exact, "scores": policy.scores or None, "consortium": policy.consortium or None}
     limit = {} if policy.epsilon is None else {"epsilon": float(policy.epsilon), "delta": float(policy.delta or 0.0)}
-    return named | {"least": policy.least} | limit
+    return named | {"least": policy.least, "quorum": policy.quorum} | limit
 
 
 def _given_lines(entries: Mapping[str, Any]) -> list[str]:

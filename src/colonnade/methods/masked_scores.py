@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
 from colonnade.kernels.ring import Ring
+from colonnade.methods.gram.losses import Losses
 from colonnade.methods.gram.secure_products import Introduce, RunKey, introduce, meet
-from colonnade.methods.method import Done, Job, MethodBase, check_shape
+from colonnade.methods.method import Done, Job, MethodBase, Roster, check_shape
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import SCORES, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -53,15 +54,14 @@ class PartScores:
 REPLIES: Replies = {Introduce: RunKey, SendScores: Done, None: PartScores}
 
 
-def coordinator(parties: tuple[str, ...]) -> Program[None]:
-    yield from introduce(parties)
-    yield from ask(parties, SendScores(), Done)
+def coordinator(roster: Roster) -> Program[None]:
+    yield from introduce(Losses(roster, spares=False))
+    yield from ask(roster.parties, SendScores(), Done)
 
 
-def party(
-    parties: tuple[str, ...], holder: str, block: Block, x: Floats, intercept: float, gate: Gate
-) -> Program[Floats | None]:
-    yield from meet(parties, gate)
+def party(roster: Roster, block: Block, x: Floats, intercept: float, gate: Gate) -> Program[Floats | None]:
+    parties, holder = roster.parties, roster.label
+    yield from meet(gate, Losses(roster, spares=False))
     yield from receive(COORDINATOR, SendScores)
     part = whole(block.scores(x))
     if gate.node != holder:
@@ -131,8 +131,8 @@ class MaskedScores(MethodBase):
         return True
 
     def coordinator(self, job: Job, gate: Gate) -> Program[None]:  # noqa: ARG002  it draws nothing
-        return coordinator(job.roster.parties)
+        return coordinator(job.roster)
 
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Floats | None]:
         x = self.coefficients.get(gate.node, np.zeros(0))
-        return party(job.roster.parties, job.roster.label, block, x, self.intercept, gate)
+        return party(job.roster, block, x, self.intercept, gate)

@@ -61,6 +61,7 @@ class Roster:
     left_open: tuple[int, ...] = ()  # how many columns the method may bend, to depth 1, 2 and so on
     depth: int = 0  # to which it bent those that were left open
     beside: tuple[str, ...] = ()  # what stands beside every label, at its holder: of "offset" and "weight"
+    quorum: int = 0  # parties that must be left for a run to go on when others are lost; 0: it ends then
 
     @property
     def label_shape(self) -> tuple[int, ...]:
@@ -177,6 +178,7 @@ class Answer:
     remarks: tuple[str, ...] = ()  # what a reader must know about how the answer was found
     model: Any = None  # what predicts, where coefficients alone do not: the examples of a kernel machine
     release: ReleasedGram | None = None  # what the model was made of, where that is a Gram matrix
+    absent: Mapping[str, str] = field(default_factory=dict)  # parties that were lost on the way, and when
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +289,10 @@ class MethodBase(ABC):
             remedy = "Fit the rate (count over exposure) with label_range=(low, high) instead; or" if private else "To"
             remedy += f" {'leave privacy out and use' if private else 'have them, use'} {exact}"
             raise InvalidInput(f"{self.TITLE} takes no {' and no '.join(job.roster.beside)}: {why}. {remedy}.")
+
+    def spares(self, job: Job) -> bool:  # noqa: ARG002  for methods that do
+        """Whether its programs can go on when a party is lost on the way."""
+        return False
 
     def over(self, t: int, gap: float) -> bool:
         """Whether round t ends the run with this gap; a tolerance of 0 asks for all rounds."""

@@ -32,6 +32,7 @@ from colonnade.network.questions import Parcel, Question, Sizes, check_call, pac
 from colonnade.network.refusals import PeerBroken, PeerUndecided, refusal, silence
 from colonnade.network.transport.envelope import PartyRestarted, PeerTimeout
 from colonnade.network.transport.metrics import Metrics
+from colonnade.privacy.events import quorum_of
 from colonnade.privacy.keyring import public_key
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId
@@ -74,6 +75,7 @@ class Grpc:
         self._board: Board | None = None
         self._file: FederationFile | None = None
         self.session, self.rows = "", 0  # of the rows agreed on; empty where they need no agreement
+        self.absent: dict[NodeId, PeerTimeout] = {}  # who did not come, where enough did to go on with a run
 
     def __enter__(self) -> Self:
         return self
@@ -104,6 +106,16 @@ class Grpc:
         """The signing keys that the federation file pins."""
         return {} if self._file is None else self._file.keys
 
+    @property
+    def deadline(self) -> float | None:
+        """Seconds that a party may be silent in a run, as the federation file says."""
+        return None if self._file is None else self._file.deadline
+
+    @property
+    def label(self) -> str:
+        """Who holds the labels."""
+        return "" if self._file is None else self._file.label[0]
+
     def identity(self) -> bytes:
         """The coordinator's signing key, if it is the one that the federation file pins."""
         path = self.tls.certificate.parent / SIGNING_KEY
@@ -130,13 +142,15 @@ class Grpc:
         """Wait for all parties, see that everybody speaks of the same, and agree on the common rows."""
         if (file := federation.away) is None:
             raise InvalidInput("co.Grpc is for federations whose parties run elsewhere: Federation.open(file).")
-        found = self.hello(file)
+        found = self.hello(file, spared=True)
         if troubles := _mismatches(file, found):
             raise InvalidInput(f"{troubles[0]}. Nothing was sent.")
         if file.on is None:
             self.session, self.rows = "", 0
             return Federation.elsewhere(file)
         sessions = {(said.get("session"), said.get("rows")) for said in found.values()}
+        if self.absent and (None, None) in sessions:
+            raise next(iter(self.absent.values()))
         kept = {session for said in found.values() if (session := said.get("session") or said.get("begun"))}
         if (None, None) in sessions and len(kept) < 2:
             # Nobody has agreed yet; or a hub died when some had, or were about to: all join the same session.
@@ -150,10 +164,19 @@ class Grpc:
         self.session, self.rows = str(session), int(rows or 0)
         return Federation.elsewhere(file, rows, str(session))
 
-    def hello(self, file: FederationFile) -> dict[str, Mapping[str, Any]]:
-        """Every party's versions, file, clock and agreement on rows."""
-        self.open(file).wait_for(file.members, self.patience)
-        answers = self._ask_all(file.members, Question.HELLO)
+    def hello(self, file: FederationFile, *, spared: bool = False) -> dict[str, Mapping[str, Any]]:
+        """Every party's versions, file, clock and agreement on rows; `spared`: of as many as a run could go on with."""
+        board, here = self.open(file), set(file.members)
+        self.absent = {}
+        try:
+            board.wait_for(file.members, self.patience)
+        except PeerTimeout as error:
+            here &= board.connected()
+            quorum = quorum_of(member.policy for member in file.members.values())
+            if not (spared and quorum and len(here) >= quorum and file.label[0] in here):
+                raise
+            self.absent = dict.fromkeys((name for name in file.members if name not in here), error)
+        answers = self._ask_all([name for name in file.members if name in here], Question.HELLO)
         return {party: read_greeting(party, answer) for party, answer in answers.items()}
 
     def roads(self, file: FederationFile) -> dict[tuple[str, str], bool]:

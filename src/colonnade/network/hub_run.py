@@ -6,10 +6,11 @@ The hub proposes a run; when all parties would take part, each reserves; then le
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError, WireError
@@ -18,9 +19,9 @@ from colonnade.methods.method import Answer, Status
 from colonnade.methods.node_setup import Call
 from colonnade.network.party_run import UNPINNED, told_of
 from colonnade.network.questions import RUNS, Parcel, Question, letters_in, letters_out, plain_heads
-from colonnade.network.refusals import PeerBroken, PeerRefused, PeerUndecided, for_others, refusal
+from colonnade.network.refusals import PeerBroken, PeerRefused, PeerSilent, PeerUndecided, for_others, refusal
 from colonnade.network.replaced_ledger import is_replaced
-from colonnade.privacy.ledger import Replaced
+from colonnade.privacy.ledger import ADMIN, Replaced
 from colonnade.runtime.hosted_node import HostedNode, Joined, Outcome, Standing, Turn
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, Direct, FailureCode, NodeId
@@ -58,7 +59,8 @@ class HubRun:
         # Whether any party was asked to reserve; in an earlier life of this hub, all were before the coordinator did.
         self.reserving = self.local is not None and bool(self.local.log.rows(run, "open"))
         self.run_log = RunLog(run, alone=not here)
-        self.patience: float | None = None  # with an answer; None: as the hub has
+        self.patience: float | None = hub.deadline  # with an answer; None: as the hub has
+        self.sparing = LostParties(self, setups[COORDINATOR].quorum if here else 0)
         self.losses: Counter[NodeId] = Counter()
         self.carried: Counter[bool] = Counter()  # letters between parties, by whether they had a line of their own
 
@@ -76,7 +78,7 @@ class HubRun:
             terms = next(iter(to.values()))[0]
             self.code = terms.fingerprint
             self.run_log.proposed(terms.method, len(self.parties))
-            self.introduce(list(self.parties))
+            self.introduce([name for name in self.parties if name not in self.sparing.lost])
         if what == HostedNode.close:
             self.run_log.over(*next(iter(to.values())))
             if ("finished",) not in to.values():  # whoever made the run fail may not answer at all
@@ -86,6 +88,9 @@ class HubRun:
             to = {name: arguments for name, arguments in to.items() if name == COORDINATOR}
         if what == HostedNode.reserve:  # keys as the federation file pins them, not as anybody says
             to = {name: (*arguments[:-1], self.hub.keys) for name, arguments in to.items()}
+        if what == HostedNode.close:
+            self.sparing.tell_over(*next(iter(to.values())))
+        to = {name: arguments for name, arguments in to.items() if name not in self.sparing.lost}
         while True:
             try:
                 return gather_answers({name: self.promise(name, what, *arguments) for name, arguments in to.items()})
@@ -114,7 +119,7 @@ class HubRun:
 
     def drive(self) -> Outcome:
         self.run_log.reserved()
-        found = Turns(self.names, self.promise, self.listener).run()
+        found = Turns(self.names, self.promise, self.listener, self.sparing).run()
         self.run_log.traffic = found.traffic
         if self.carried:
             told = {"direct": self.carried[True], "relayed": self.carried[False]}
@@ -152,7 +157,7 @@ class HubRun:
         gather_answers({name: self.let_meet(name) for name in names})
 
     def let_meet(self, name: NodeId) -> Promise:
-        others = [peer for peer in self.parties if peer != name]
+        others = [peer for peer in self.parties if peer != name and peer not in self.sparing.lost]
         blobs = introductions([self.said[peer] for peer in others])
         return self.hub.ask(name, Question.MEET, {"run": self.run, "peers": others}, blobs)
 
@@ -175,6 +180,60 @@ class HubRun:
         self.losses[name] += 1
         if self.losses[name] > LOSSES:
             raise PeerBroken(f"{name!r} began anew {LOSSES:,} times in this run; its own log says why.") from lost
+
+
+class LostParties:
+    """Who is lost to a run: silent past the deadline, where all policies let the rest go on.
+
+    The coordinator's log keeps it: whoever was given up stays out, whatever becomes of the hub's process.
+    """
+
+    def __init__(self, run: HubRun, quorum: int) -> None:
+        self.run, self.quorum = run, quorum
+        self.asked: dict[NodeId, float] = {}  # by party: when it was given its last turn
+        self._told: set[tuple[NodeId, float]] = set()
+        here = run.local
+        self.lost: list[NodeId] = [] if here is None else [row.key for row in here.log.rows(run.run, "lost")]
+        absent = [name for name in run.hub.absent if name not in self.lost]
+        if absent and not (run.reserving and all(map(self._lose, absent))):
+            raise run.hub.absent[absent[0]]
+
+    def give_up(self, error: ColonnadeError) -> bool:
+        return isinstance(error, PeerSilent) and error.party not in self.lost and self._lose(error.party)
+
+    def _lose(self, party: NodeId) -> bool:
+        run, left = self.run, len(self.run.parties) - len(self.lost) - 1
+        if party == run.hub.label or not self.quorum or left < self.quorum or run.local is None:
+            return False
+        with run.local.log.atomic():
+            run.local.log.append(run.run, ADMIN, "lost", party, b"")
+        self.lost.append(party)
+        log.warning("lost", extra={"run": run.run, "party": party, "left": left, "quorum": self.quorum})
+        return True
+
+    def look(self, busy: Collection[NodeId]) -> None:
+        """Say once of a party that it is late, when half of its time is over."""
+        deadline = self.run.hub.patience if self.run.patience is None else self.run.patience
+        for party in busy:
+            since = self.asked.get(party)
+            if since is None or (party, since) in self._told or time.monotonic() - since < deadline / 2:
+                continue
+            self._told.add((party, since))
+            left = len(self.run.parties) - len(self.lost) - 1
+            spared = self.quorum and party != self.run.hub.label and left >= self.quorum
+            then = "the run goes on without it" if spared else "the run stops"
+            waited = f"{time.monotonic() - since:.0f} s"
+            log.warning(
+                f"party {party!r} has not answered for {waited}; at {deadline:g} s {then}", extra={"run": self.run.run}
+            )
+
+    def tell_over(self, how: str) -> None:
+        """Let whoever is lost hear that the run is over, if it is there; else it hears so before the next run."""
+        ended = "finished without this party" if how == "finished" else for_others(how)
+        for party in self.lost:
+            head = {"run": self.run.run, "how": ended}
+            with contextlib.suppress(ColonnadeError, Lost):
+                self.run.hub.ask(party, Question.OVER, head, (), FAREWELL).result()
 
 
 class RemoteParty:
@@ -205,6 +264,7 @@ class RemoteParty:
             (letters,) = arguments
             self.run.run_log.carried(letters)
             head["letters"], blobs = letters_out(letters, self.run.run)
+            self.run.sparing.asked[self.name] = time.monotonic()
         return self._then(question, self.run.hub.ask(self.name, question, head, blobs, self.run.patience))
 
     def _then(self, question: Question, asked: Promise) -> Promise:

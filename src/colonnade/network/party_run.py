@@ -243,7 +243,8 @@ class PartyRun:
         """The others' keys for covering letters, and their word that they hold the same rows in the same order."""
         agreement, data = self.proposal.agreement, self.scoring.data
         each = 2 * (self.cover is not None) + (agreement is not None)
-        if set(peers) != set(data.file.members) - {self.name} or len(blobs) != each * len(peers):
+        missing = set(data.file.members) - {self.name, *peers}
+        if not (set(peers) < set(data.file.members) and self._spares(missing) and len(blobs) == each * len(peers)):
             raise ProtocolError("to meet, a party needs to hear from every other party of the federation file, once")
         parts = list(blobs)
         if self.cover is not None:
@@ -252,7 +253,15 @@ class PartyRun:
         if agreement is not None:
             said = dict(zip(peers, parts, strict=True))
             agreement.check(data.offer(agreement.pepper), self.proposal.told, said)
+        for peer in sorted(missing):
+            self.host.give_up(peer)
         self.met = True
+
+    def _spares(self, missing: set[str]) -> bool:
+        """Whether the run may go on without these: they are then lost here, whatever the hub says of them later."""
+        file, quorum = self.scoring.data.file, self.host.setup.quorum
+        enough = quorum > 0 and len(file.members) - len(missing) >= quorum and file.label[0] not in missing
+        return not missing or enough
 
     def resend(self, since: Mapping[str, int]) -> None:
         self.waiting = list(self.host.resend(since))

@@ -14,6 +14,8 @@ from colonnade.runtime.program import FailureCode
 class PeerSilent(PeerFailed):
     """A party did not answer in time."""
 
+    party = ""
+
 
 class PeerRefused(PeerFailed):
     """A party's policy, budget or operator said no."""
@@ -42,6 +44,7 @@ _ALWAYS = {
     FailureCode.REFUSED: "its policy or its budget does not allow it. Ask its operator.",
     FailureCode.PROTOCOL: "what it was sent does not fit what it keeps or expects. Check that all have the same "
     "version and the same file: `colonnade federation check`.",
+    FailureCode.LOST: "it was given up after its deadline. Check that all parties are there, and repeat the call.",
     FailureCode.TIMEOUT: "it waited too long for somebody else. Check that all parties are there, and repeat the call.",
 }
 _PROPOSED = {
@@ -96,7 +99,9 @@ _HANGS = "Its process hangs, is slower than that, or cannot be reached. Look at 
 def silence(party: str, what: Question, seconds: float) -> PeerSilent:
     """What to tell the coordinator's user when a party does not answer a question."""
     why = _UNDECIDED if what.phase is Phase.CONSIDERED else _HANGS
-    return PeerSilent(f"{party!r} did not answer {what!r} for {seconds:g} seconds. {why} {_SPENT[what.phase]}")
+    error = PeerSilent(f"{party!r} did not answer {what!r} for {seconds:g} seconds. {why} {_SPENT[what.phase]}")
+    error.party = party
+    return error
 
 
 def refusal(party: str, what: Question, code: object, *, scores: bool = False) -> PeerFailed:

@@ -162,6 +162,8 @@ class Policy:
     least           the fewest rows in common with parties elsewhere that it takes part with; their number is then known
                     to all. None: it takes part only where that number is public anyway.
     epsilon, delta  the most that private runs may spend on a row together; None: no limit of its own.
+    quorum          the fewest parties, itself and the label holder among them, with which a run may go on when others
+                    are lost on the way; None: it ends then.
 
     In a federation made in process a party without a policy lets exact values leave: its maker holds all tables anyway.
     """
@@ -172,8 +174,11 @@ class Policy:
     scores: bool = False
     consortium: bool = False
     least: int | None = None
+    quorum: int | None = None
 
     def __post_init__(self) -> None:
+        if self.quorum is not None and (type(self.quorum) is not int or self.quorum < 2):
+            raise InvalidInput(f"quorum is a number of parties, at least 2; got {self.quorum!r}")
         if self.least is not None and (type(self.least) is not int or self.least < 1):
             raise InvalidInput(f"least is a number of rows, at least 1; got {self.least!r}")
         for name in ("exact", "scores", "consortium"):
@@ -187,6 +192,13 @@ class Policy:
             raise InvalidInput(f"a budget needs 0 < delta < 1, got {self.delta}; 1e-6 is a common choice")
         if self.exact and self.epsilon is not None:
             raise InvalidInput("a party that lets exact values leave has no budget to keep: drop exact=True or epsilon")
+
+
+def quorum_of(policies: Iterable[Policy]) -> int:
+    """How many parties must be left for a run to go on when others are lost: as many as any of them asks for; 0: one of
+    them does not go on."""
+    asked = [policy.quorum for policy in policies]
+    return 0 if None in asked else max((one for one in asked if one is not None), default=0)
 
 
 def check_policy(node: str, policy: Policy, plan: Plan) -> None:

@@ -178,6 +178,7 @@ class PrivacyStatement:
     caveat: str = ""  # what a reader must know of the figures themselves
     rho: float | None = None  # the price in zCDP of all that is seen; None: the statement does not rest on one
     replaced: str = ""  # ledgers that took the place of lost ones, so that what was spent before may not be counted
+    absent: str = ""  # parties that were lost on the way
 
     @property
     def sentence(self) -> str:
@@ -196,14 +197,18 @@ class PrivacyStatement:
 
     @property
     def _lost(self) -> str:
-        return f" {self.replaced}." if self.replaced else ""
+        return "".join(f" {text}." for text in (self.replaced, self.absent) if text)
 
     def __str__(self) -> str:
         return self.sentence
 
     def _repr_html_(self) -> str:
         if self.guarantee == Guarantee.NONE:
-            facts = {"why": self.derivation, "the adversary sees": self.sees, "mind": self.replaced}
+            facts = {
+                "why": self.derivation,
+                "the adversary sees": self.sees,
+                "mind": "; ".join(filter(None, (self.replaced, self.absent))),
+            }
             return notebook.shown("Not private", facts)
         kind = "computational differential privacy" if self.computational else "differential privacy"
         facts = {
@@ -215,7 +220,7 @@ class PrivacyStatement:
             "guarantee": f"{self.guarantee}, {self.derivation}",
             "it holds if": self.assumes,
             "place": self.place,
-            "mind": "; ".join(filter(None, (self.caveat, self.replaced))),
+            "mind": "; ".join(filter(None, (self.caveat, self.replaced, self.absent))),
         }
         return notebook.shown(f"({shown(self.epsilon)}, {shown(self.delta)})-{kind}", facts)
 
@@ -281,6 +286,15 @@ def describe_replaced(ledgers: Iterable[tuple[str, str, str]]) -> str:
     count = sum(map(len, days.values()))
     lost = "ledger was replaced after it was lost" if count == 1 else "ledgers were replaced after they were lost"
     return f"{count:,} {lost}: {'; '.join(said)}. What only a lost ledger had counted is in no later sum"
+
+
+def describe_absent(absent: Mapping[str, str]) -> str:
+    """What to say of parties that were lost on the way: by name, when that was."""
+    if not absent:
+        return ""
+    said = "; ".join(f"{party} was lost {when}" for party, when in absent.items())
+    paid = "The price is that of the whole plan, and the noise was made for it: what had left anybody is spent"
+    return f"{said}. {paid}, and nothing of it was released again"
 
 
 def join_assumptions(assumed: Iterable[Assumption]) -> str:

@@ -21,7 +21,9 @@ AWAY = (
 )
 
 
-def facts_of_run(federation: Federation, job: Job, terms: Terms, plans: Mapping[str, Plan]) -> dict[str, Any]:
+def facts_of_run(
+    federation: Federation, job: Job, terms: Terms, plans: Mapping[str, Plan], absent: Mapping[str, str]
+) -> dict[str, Any]:
     """The facts by name, as `views.fit_facts.RunFacts` reads them."""
     private, away = job.privacy is not None, federation.away
     held: Mapping[str, Any] = federation.parties if away is None else away.members
@@ -31,6 +33,7 @@ def facts_of_run(federation: Federation, job: Job, terms: Terms, plans: Mapping[
         **({} if federation.classes is None else {"classes": list(federation.classes)}),
         "brought": dict(federation.alignment.rows) if away is None and not private else {},
         "policies": {name: policy_words(one.policy, private) for name, one in held.items()},
+        **({"absent": dict(absent)} if absent else {}),
         "settings": terms.settings,
         "fingerprint": terms.fingerprint,
         "asked": federation.label_column or "",
@@ -52,4 +55,5 @@ def policy_words(policy: Policy, private: bool) -> str:
     if policy.epsilon is not None:
         parts.append(f"epsilon at most {shown(policy.epsilon)} (delta {policy.delta:g})")
     parts += ["exact values inside the consortium"] * policy.consortium + ["its part of scores"] * policy.scores
+    parts += [] if policy.quorum is None else [f"goes on with {policy.quorum} parties when others are lost"]
     return ", ".join(parts) or "no limit of its own"

@@ -43,6 +43,7 @@ from colonnade.problem.kernel import Support
 from colonnade.runs import call as calls
 from colonnade.runs.facts import facts_of_run
 from colonnade.runs.progress import Show, progress_bar
+from colonnade.runs.refit import of_columns, places_of
 from colonnade.runs.release import Release, ReleasedColumn, columns_of
 from colonnade.runs.result import Fit
 from colonnade.runtime.hosted_node import FINAL, Engine, Head, HostedNode, InProcess, LocalNodes, Outcome
@@ -354,12 +355,16 @@ def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
     """The Fit of a run whose programs have all returned."""
     answer = _answer_of(run, outcome.results)
     parties, job = run.federation.parties, run.job
-    holders = [name for name, party in parties.items() if party.block.columns]
+    widths = {name: party.block.columns for name, party in parties.items() if party.block.columns}
+    holders = [name for name in widths if name not in answer.absent]
     own = _own_coefficients(outcome.results, answer, holders)
     stumps = {name: part for name in own if (part := getattr(outcome.results[name], "model", None)) is not None}
     by_example = isinstance(answer.model, Support)
     features = {name: run.federation.example_names(name) if by_example else parties[name].features for name in holders}
-    statement = replace(_statement(run), replaced=stating.describe_replaced(run.replaced))
+    replaced, absent = stating.describe_replaced(run.replaced), stating.describe_absent(answer.absent)
+    statement, problem = replace(_statement(run), replaced=replaced, absent=absent), job.problem
+    if answer.absent:  # groups name the columns that are left
+        problem = of_columns(problem, places_of(widths, holders))
     return Fit(
         coefficients=Coefficients(own, [name for name in holders if name not in own], features),
         intercept=answer.intercept + _label_middle(run),
@@ -368,7 +373,7 @@ def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
         status=answer.status,
         privacy=statement,
         communication=Communication.of(outcome.traffic).along(run.notes, answer.gap),
-        problem=job.problem,
+        problem=problem,
         method=run.method.TITLE,
         run=run.run,
         seconds=None if job.privacy else time.perf_counter() - run.began,
@@ -380,8 +385,14 @@ def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
         spread=answer.spread,
         path=None if answer.path is None else CoefficientPath(*answer.path),
         link=answer.link,
-        remarks=(*answer.remarks, *_remark_on_middle(run), *_remark_on_rows(run), *remarks_on(job.privacy)),
-        facts=facts_of_run(run.federation, job, terms_of(job, run.method), run.plans),
+        remarks=(
+            *_remark_on_absent(answer),
+            *answer.remarks,
+            *_remark_on_middle(run),
+            *_remark_on_rows(run),
+            *remarks_on(job.privacy),
+        ),
+        facts=facts_of_run(run.federation, job, terms_of(job, run.method), run.plans, answer.absent),
         by_rows=job.roster.by_rows,
         beside=dict(run.federation.beside.columns),
         model=answer.model if answer.model is not None else stumps or None,
@@ -452,6 +463,11 @@ def _remark_on_middle(run: RunDriver) -> tuple[str, ...]:
     if not middle or run.job.problem.intercept:
         return ()
     return (f"labels were measured from the middle of their declared range, {middle:g}: that is the intercept",)
+
+
+def _remark_on_absent(answer: Answer) -> tuple[str, ...]:
+    said = "the model has none of its columns, and the others' were solved without it"
+    return tuple(f"{party!r} was lost {when}: {said}" for party, when in answer.absent.items())
 
 
 def _remark_on_rows(run: RunDriver) -> tuple[str, ...]:

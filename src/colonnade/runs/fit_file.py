@@ -305,7 +305,7 @@ def facts(raw: Any) -> bool:
     pair: Rule = lambda raw: listed(name)(raw) and len(raw) == 2  # noqa: E731
     rules = {"rows": whole, "brought": tabled(whole), "policies": tabled(text), "settings": text, "fingerprint": text}
     rules |= {"classes": pair, "asked": text, "left": listed(left), "approved": text}
-    rules |= {"federation": text, "keys": tabled(text)}
+    rules |= {"federation": text, "keys": tabled(text), "absent": tabled(text)}
     return isinstance(raw, dict) and all(rules.get(name, plain)(value) for name, value in raw.items())
 
 

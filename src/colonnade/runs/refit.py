@@ -16,9 +16,8 @@ import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.methods.gram.answer import COVER, DRAWN, doubts
+from colonnade.methods.gram.answer import COVER, DRAWN, chosen_weight, doubts
 from colonnade.methods.gram.curves import Curves
-from colonnade.methods.gram.private_gram import chosen_weight
 from colonnade.methods.gram.rule import Gram, RowFrame, Solving, Sums, as_they_are
 from colonnade.methods.gram.solve import GramSolution, solve
 from colonnade.methods.method import Swamped
@@ -38,7 +37,7 @@ def refit(fit: Fit, without: Sequence[str]) -> Fit:
     left = fit.parties_left(without)
     release, widths = fit.release, {party: len(names) for party, names in fit.features.items()}
     part = _of_parties(release, left)
-    solved = _solve(fit, part, left, _of_columns(fit.problem, _places(widths, left)))
+    solved = _solve(fit, part, left, of_columns(fit.problem, places_of(widths, left)))
     ends = np.cumsum([widths[party] for party in left])[:-1]
 
     def by_party(values: Floats) -> dict[str, Floats]:
@@ -58,7 +57,7 @@ def refit(fit: Fit, without: Sequence[str]) -> Fit:
         fit,
         coefficients=Coefficients(by_party(solved.coefficients), (), {party: fit.features[party] for party in left}),
         intercept=solved.intercept + (release.label.middle if numbers else 0.0),
-        problem=_of_columns(fit.problem, _places(widths, left)),
+        problem=of_columns(fit.problem, places_of(widths, left)),
         features={party: fit.features[party] for party in left},
         schemas={party: fit.schemas.get(party) for party in left},
         spread=by_party(solved.errors) if told else None,
@@ -69,7 +68,7 @@ def refit(fit: Fit, without: Sequence[str]) -> Fit:
     )
 
 
-def _places(widths: dict[str, int], left: Sequence[str]) -> Indices:
+def places_of(widths: dict[str, int], left: Sequence[str]) -> Indices:
     """Of the parties that are left, the places of their columns among all."""
     starts = dict(zip(widths, np.cumsum([0, *widths.values()]).tolist(), strict=False))
     return np.concatenate([np.arange(starts[party], starts[party] + widths[party]) for party in left])
@@ -136,7 +135,7 @@ def _curves(fit: Fit, left: Sequence[str], choose: bool) -> Curves:
     return Curves(np.array(level, np.int64), np.array(monotone, np.int64), choose)
 
 
-def _of_columns(problem: Problem, places: Indices) -> Problem:
+def of_columns(problem: Problem, places: Indices) -> Problem:
     """The problem of some columns: groups name those that are left, by their new places."""
     place = {old: new for new, old in enumerate(places.tolist())}
 

@@ -295,6 +295,11 @@ class Fit(FitFacts):
         return None if self.on == ROW_KEY else self.on
 
     @property
+    def absent(self) -> dict[str, str]:
+        """The parties that were lost on the way, of whose columns the model has none, and when that was."""
+        return dict(self.facts.get("absent", {}))
+
+    @property
     def depth(self) -> int:
         """Of the curves that the run chose for columns whose schema leaves it to the method; 0: lines."""
         return int(self.facts.get("depth", 0))

@@ -40,7 +40,7 @@ from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger, Replaced, Terms
 from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.store import Log
-from colonnade.runtime.node import Edge, Listener, Node, NodeSetup, Receipts, Transcript, old_copy
+from colonnade.runtime.node import LOST, Edge, Listener, Node, NodeSetup, Receipts, Transcript, old_copy
 from colonnade.runtime.program import FailureCode, NodeId, Note
 from colonnade.runtime.wire import Letter, Traffic
 
@@ -213,6 +213,11 @@ class HostedNode:
             self._notes = notes
         return tuple(x for x in again if x.sequence >= since.get(x.receiver, 0))
 
+    def give_up(self, peer: NodeId) -> None:
+        """Take nothing more from a neighbour that is lost, and let the program know when it waits for it."""
+        self._arrive()
+        self.node.deliver(Letter(peer, self.node.name, self.node.received_from(peer), 0, LOST))
+
     def turn(self, letters: Iterable[Letter]) -> Turn:
         """Take letters and go as far as they allow."""
         self._arrive()
@@ -338,6 +343,7 @@ class _Loop:
         self.traffic = Traffic()
         self.ready: deque[NodeId] = deque()
         self.queued: set[NodeId] = set()
+        self.lost: set[NodeId] = set()
         self.failure: ColonnadeError | None = None
 
     def run(self) -> Outcome:
@@ -356,7 +362,8 @@ class _Loop:
             self.wake(name)
         if self.failure is not None:
             raise self.failure
-        check_finished({name: node.wait for name, node in self.nodes.items() if not node.finished})
+        left = {name: node for name, node in self.nodes.items() if name not in self.lost}
+        check_finished({name: node.wait for name, node in left.items() if not node.finished})
         return Outcome({name: node.result for name, node in self.nodes.items()}, self.traffic)
 
     def check_records(self, resent: Iterable[Letter]) -> None:
@@ -381,6 +388,8 @@ class _Loop:
     def send(self, letter: Letter) -> None:
         self.traffic.count(letter)
         for arriving in self.carry(letter):
+            if arriving.body == LOST:
+                self.lost.add(arriving.sender)
             receiver = self.nodes[arriving.receiver]
             if receiver.finished:
                 continue
@@ -392,7 +401,7 @@ class _Loop:
             self.wake(arriving.receiver)
 
     def wake(self, name: NodeId) -> None:
-        if name not in self.queued and self.nodes[name].ready:
+        if name not in self.queued and name not in self.lost and self.nodes[name].ready:
             self.ready.append(name)
             self.queued.add(name)
 
@@ -431,3 +440,29 @@ class Faults:
                 yield from carry(arriving)
 
         return self.engine.run(nodes, disturbed)
+
+
+class Dropouts:
+    """An engine whose parties fall silent, each after so many of its letters, and are given up at once.
+
+    Whoever waits for such a party hears that it is lost, as by a hub whose deadline has passed.
+    """
+
+    def __init__(self, engine: Engine, after: Mapping[NodeId, int]) -> None:
+        self.engine, self.after = engine, dict(after)
+
+    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = deliver_once) -> Outcome:
+        sent: Counter[NodeId] = Counter()
+
+        def thinned(letter: Letter) -> Iterable[Letter]:
+            sender, most = letter.sender, self.after.get(letter.sender)
+            if (last := self.after.get(letter.receiver)) is not None and sent[letter.receiver] > last:
+                return
+            sent[sender] += 1
+            if most is None or sent[sender] <= most:
+                yield from carry(letter)
+            elif sent[sender] == most + 1:
+                for peer in sorted(nodes[sender].neighbours):
+                    yield Letter(sender, peer, nodes[peer].received_from(sender), 0, LOST)
+
+        return self.engine.run(nodes, thinned)

@@ -43,7 +43,18 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.store import Log
 from colonnade.privacy.values import Released, decode_value, encode_value, released_body
-from colonnade.runtime.program import COORDINATOR, Failed, Fold, NodeId, Note, Post, Program, Sealed
+from colonnade.runtime.program import (
+    COORDINATOR,
+    Failed,
+    FailureCode,
+    Fold,
+    NodeId,
+    Note,
+    Post,
+    Program,
+    Sealed,
+    is_lost,
+)
 from colonnade.runtime.wire import HEADER_SIZE, Letter, decode, encode, type_name
 
 Replies = Mapping[type | None, type]
@@ -66,6 +77,7 @@ class NodeSetup:
     remark: Callable[[Any], str] = field(default=lambda _: "")  # what its operator should read about its result
     sealed: tuple[type, ...] = ()  # kinds of message that only the coordinator may read
     receipts: bool = False  # whether what comes is written down before it is read: where others draw noise or keys
+    quorum: int = 0  # parties that must be left for the run to go on when others are lost; 0: it ends then
 
 
 class Node:
@@ -97,6 +109,7 @@ class Node:
         self._inbox: dict[NodeId, deque[Letter]] = defaultdict(deque)
         self._unnoted: list[Letter] = []  # that came and have no receipt yet
         self._seen: dict[NodeId, dict[int, bytes]] = defaultdict(dict)
+        self._lost: set[NodeId] = set()  # who was given up: nothing more of it is taken
         self._next: Counter[NodeId] = Counter()  # place of the next letter to be sent, by receiver
         self._inside: dict[NodeId, str] = {}  # by receiver: what this step seals for it
         self._asked: dict[NodeId, type] = {}  # the kind of the message each node sent last
@@ -109,6 +122,8 @@ class Node:
         if sender not in self.neighbours:
             raise ProtocolError(f"{sender!r} is not a neighbour of {self.name!r}; its message was refused")
         seen = self._seen[sender]
+        if sender in self._lost:
+            return
         if place in seen:
             if seen[place] != letter.check:
                 raise ProtocolError(f"{sender!r} sent other bytes for message {place} of this run; refused")
@@ -116,6 +131,8 @@ class Node:
         if place != len(seen):
             raise ProtocolError(f"{sender!r} sent message {place} where {len(seen)} was due; one was lost")
         seen[place] = letter.check
+        if letter.body == LOST:
+            self._lost.add(sender)
         self._inbox[sender].append(letter)
         self._unnoted.append(letter)
         self._missing.discard(sender)
@@ -129,7 +146,7 @@ class Node:
     def heard_from(self, sender: NodeId) -> int:
         """How many letters of a neighbour this node has, or had in an earlier life and did not get to record."""
         known = {} if self.receipts is None else self.receipts.counts()
-        return max(self.received_from(sender), known.get((sender, self.name), 0))
+        return max(self.received_from(sender) - (sender in self._lost), known.get((sender, self.name), 0))
 
     def received_from(self, sender: NodeId) -> int:
         """How many letters of a neighbour this node has."""
@@ -152,6 +169,8 @@ class Node:
             received = {node: step.received[node] for node in step.order}
             for sender, letter in received.items():
                 self._seen[sender][letter.sequence] = letter.check
+                if letter.body == LOST:
+                    self._lost.add(sender)
             inbox = self._reload(received) if self._fold else self._inbox_of(received)
             sent = self._letters(self._advance(inbox, received, step.releases))
             if {x.receiver: recorded_form(x) for x in sent} != step.sent:
@@ -168,8 +187,9 @@ class Node:
         received = {node: self._inbox[node].popleft() for node in self.wait}
         inbox, fold = self._inbox_of(received), self._fold
         if fold is not None:
-            fold.add(inbox)
-            inbox = {}
+            lost = {node: came for node, came in inbox.items() if is_lost(came)}
+            fold.add({node: came for node, came in inbox.items() if node not in lost})
+            inbox = lost
         letters = self._letters(self._advance(inbox, received, None))
         self._transcript.record(self._tick - 1, received, letters, self.gate, fold)
         return letters
@@ -186,14 +206,15 @@ class Node:
         return {node: self._open(letter) for node, letter in received.items()}
 
     def _reload(self, received: Mapping[NodeId, Letter]) -> dict[NodeId, Any]:
-        """What a replayed step gets that folded its messages: nothing; the fold is filled as it was saved last."""
+        """What a replayed step gets that folded its messages: who was lost; the fold is filled as it was saved last."""
         assert self._fold is not None
-        if any(letter.body for letter in received.values()):
+        kept = {node: letter for node, letter in received.items() if letter.body}
+        if any(letter.body != LOST for letter in kept.values()):
             raise ReplayDiverged(f"{self.name!r}: the record holds messages where the program adds them up.")
         if self._fold.name not in self._loaded:
             self._loaded.add(self._fold.name)
             self._transcript.load(self._fold)
-        return {}
+        return self._inbox_of(kept)
 
     def _advance(
         self,
@@ -307,6 +328,7 @@ class Node:
 Edge = tuple[str, str]  # sender and receiver
 SHORT = 1 << 10
 _FAREWELL = encode(Failed(0), guarded=False)[:HEADER_SIZE]
+LOST = encode(Failed(int(FailureCode.LOST)), guarded=False)  # what stands in the place of a lost node's next message
 _HASHED = b"sha256:"
 LOOK = len(_HASHED) + HEADER_SIZE + 8  # so many bytes of what is kept tell kind and length
 
@@ -343,7 +365,8 @@ class Transcript:
                 return
             for sender, letter in received.items():
                 header = letter.sequence.to_bytes(8, "little") + letter.round.to_bytes(8, "little")
-                kind, kept = ("in", letter.body) if fold is None else ("folded", letter.sha256)
+                whole = fold is None or letter.body == LOST
+                kind, kept = ("in", letter.body) if whole else ("folded", letter.sha256)
                 self._log.append(self._run, tick, kind, sender, header + kept)
             if fold is not None:
                 self._log.keep(self._run, _name_of(fold), encode_value(fold.save()))

@@ -35,7 +35,7 @@ from typing import Any, Protocol, TypeVar, dataclass_transform, overload
 import numpy as np
 from scipy import sparse
 
-from colonnade.errors import LeakError, PeerFailed, ProtocolError, WireError
+from colonnade.errors import LeakError, PartyLost, PeerFailed, ProtocolError, WireError
 from colonnade.privacy.values import Packed, Released
 
 NodeId = str
@@ -63,7 +63,7 @@ class Fold(Protocol):
 class Post:
     """What a program yields: messages by receiver, whom it waits for, and a row for the history (never sent).
 
-    With a `fold` the messages that come go there, and the program is resumed with an empty inbox.
+    With a `fold` the messages that come go there, and the program is resumed with an inbox of those who are lost.
     """
 
     to: Mapping[NodeId, Any] = field(default_factory=dict)
@@ -114,6 +114,8 @@ def last(to: Mapping[NodeId, object]) -> Program[None]:
 def expect(inbox: Inbox, node: NodeId, kind: type[R]) -> R:
     """The message of `node`, which must be a `kind` (a class or a union of classes)."""
     received = inbox[node]
+    if is_lost(received):
+        raise PartyLost(f"{node!r} was silent past its deadline, and this run cannot go on without it.")
     if isinstance(received, Failed):
         code = FailureCode(received.code) if received.code in set(FailureCode) else FailureCode.STOPPED
         raise PeerFailed(f"{node!r} stopped this run ({code.name.lower()}). Its own log says why.")
@@ -121,6 +123,11 @@ def expect(inbox: Inbox, node: NodeId, kind: type[R]) -> R:
         wanted = getattr(kind, "__name__", str(kind))
         raise ProtocolError(f"{node!r} sent {type(received).__name__} where {wanted} was expected")
     return received
+
+
+def is_lost(received: object) -> bool:
+    """Whether a node was given up, in place of the message that was waited for."""
+    return isinstance(received, Failed) and received.code == FailureCode.LOST
 
 
 def public_bytes(run: str, *labels: object) -> bytes:
@@ -251,6 +258,7 @@ class FailureCode(IntEnum):
     REFUSED = 1  # its policy or its budget said no
     PROTOCOL = 2  # it was sent something it cannot accept
     TIMEOUT = 3  # it waited too long
+    LOST = 4  # whoever carries its messages says: it was silent past the deadline, and the others may go on
 
 
 @message(2)

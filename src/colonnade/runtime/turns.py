@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, TypeVarTuple, runtime_checkable
 
 from colonnade.errors import ColonnadeError, PeerFailed
 from colonnade.privacy.store import Log
 from colonnade.runtime.hosted_node import HostedNode, Joined, Outcome, Turn, check_finished
-from colonnade.runtime.node import Listener, NodeSetup, old_copy
+from colonnade.runtime.node import LOST, Listener, NodeSetup, old_copy
 from colonnade.runtime.program import NodeId
 from colonnade.runtime.wire import Letter, Traffic
 
+GLANCE = 1.0  # seconds between two looks at who is at work
 LOAD = 48 << 20  # bytes of letters that one turn brings
 MOST = 4096  # letters that one turn brings: the addresses of more would not fit into a parcel's head
 T = TypeVar("T")
@@ -153,13 +154,55 @@ def check_records(joined: Mapping[NodeId, Joined]) -> None:
                 raise old_copy(sender, receiver, count, known)
 
 
+class Sparing(Protocol):
+    """Who decides that a run goes on without a host, and remembers it."""
+
+    @property
+    def lost(self) -> Collection[NodeId]: ...
+
+    def give_up(self, error: ColonnadeError) -> bool:
+        """Whether the run goes on without whoever caused this error; it is then among the lost, for good."""
+        ...
+
+    def look(self, busy: Collection[NodeId]) -> None:
+        """Nothing has come for a while, and these are at work."""
+        ...
+
+
+class Nobody:
+    """No host is spared: an error is an error."""
+
+    lost: Collection[NodeId] = ()
+
+    def give_up(self, error: ColonnadeError) -> bool:  # noqa: ARG002
+        return False
+
+    def look(self, busy: Collection[NodeId]) -> None:
+        """Nothing to say."""
+
+
+def _missed(sender: NodeId, joined: Mapping[NodeId, Joined]) -> dict[NodeId, int]:
+    """From which place on a host must send again, by receiver: to those who are lost nothing."""
+    return {r: joined[r].received.get(sender, 0) if r in joined else n for r, n in joined[sender].sent.items()}
+
+
+def _last_words(name: NodeId, peer: NodeId, place: int, held: Iterable[Letter]) -> list[Letter]:
+    """What is here of a lost host's letters to another, from a place on, and behind it that it is lost."""
+    words: list[Letter] = []
+    for letter in held:
+        if (letter.sender, letter.receiver, letter.sequence) == (name, peer, place + len(words)):
+            words.append(letter)
+    return [*words, Letter(name, peer, place + len(words), 0, LOST)]
+
+
 class Turns:
     """One drive of all hosts to their end."""
 
-    def __init__(self, names: Sequence[NodeId], ask: Ask, listener: Listener) -> None:
-        self.names = tuple(names)
+    def __init__(self, names: Sequence[NodeId], ask: Ask, listener: Listener, sparing: Sparing | None = None) -> None:
+        self._names = tuple(names)
         self.ask = ask
         self.listener = listener
+        self.sparing = sparing or Nobody()
         self.mail: dict[NodeId, list[Letter]] = {}
         self.busy: dict[NodeId, Promise] = {}
         self.over: SimpleQueue[tuple[NodeId, Promise]] = SimpleQueue()  # turns that have ended, as they end
@@ -176,16 +219,28 @@ class Turns:
                 break
             except Lost:  # after its last turn: it joins, and finds in its transcript that it has finished
                 self.meet()
-        traffic, results = Traffic(), {}
+            except ColonnadeError as error:
+                if not self.sparing.give_up(error):
+                    raise
+        traffic, results = Traffic(), dict[NodeId, Any].fromkeys(self.sparing.lost)
         for name, (result, sent) in found.items():
             results[name] = result
             traffic.add(sent)
         return Outcome(results, traffic)
 
+    @property
+    def names(self) -> tuple[NodeId, ...]:
+        """Who takes part, without those who are lost."""
+        return tuple(name for name in self._names if name not in self.sparing.lost)
+
     def drive(self) -> None:
         """Turns, until nobody has mail."""
         while self.busy:
-            name, turn = self.over.get()
+            try:
+                name, turn = self.over.get(timeout=GLANCE)
+            except Empty:
+                self.sparing.look(self.busy.keys())
+                continue
             if self.busy.get(name) is not turn:  # of a turn before everybody met again
                 continue
             del self.busy[name]
@@ -193,34 +248,48 @@ class Turns:
                 self.take(name, turn.result())
             except Lost:
                 self.meet()
+            except ColonnadeError as error:
+                if not self.sparing.give_up(error):
+                    raise
+                self.meet()
         if self.failure is not None:
             raise self.failure
-        check_finished({name: turn.wait for name, turn in self.done.items() if not turn.finished})
+        left = {name: turn for name, turn in self.done.items() if name in self.names}
+        check_finished({name: turn.wait for name, turn in left.items() if not turn.finished})
 
     def meet(self) -> None:
         """Let everybody say how far it has come, bring what is missing, and give each a turn."""
+        held: list[Letter] = []  # of those who are lost, who cannot send them again
         while True:
             ended: dict[NodeId, Turn] = {}  # whoever is at work finishes: its letters are in its transcript
             for name, promise in self.busy.items():
                 with contextlib.suppress(Exception):
                     ended[name] = promise.result()
+            held += [letter for waiting in self.mail.values() for letter in waiting]
+            held += [letter for turn in ended.values() for letter in turn.letters]
             self.busy, self.mail = {}, defaultdict(list)
             for name, turn in ended.items():
                 self.hear(name, turn)
             try:
                 joined = gather_answers({name: self.ask(name, HostedNode.join) for name in self.names})
                 check_records(joined)
-                received = {s: {r: joined[r].received.get(s, 0) for r in joined[s].sent} for s in self.names}
+                received = {s: _missed(s, joined) for s in self.names}
                 again = gather_answers({name: self.ask(name, HostedNode.resend, received[name]) for name in self.names})
                 break
             except Lost:
                 continue
             except ColonnadeError as error:  # whoever failed has ended the run, and does not join it again
+                if self.sparing.give_up(error):
+                    continue
                 if self.failure is None:
                     raise
                 raise self.failure from error
         for letters in again.values():
             self.post(letters)
+        for name in self.sparing.lost:
+            for peer in self.names:
+                if name in joined[peer].received:
+                    self.post(_last_words(name, peer, joined[peer].received[name], held))
         for name in self.names:
             self.give(name)
 
@@ -231,7 +300,7 @@ class Turns:
         if turn.more:
             self.give(name)
         for other in dict.fromkeys([name, *(letter.receiver for letter in turn.letters)]):
-            if other not in self.busy and self.due(other):
+            if other in self.names and other not in self.busy and self.due(other):
                 self.give(other)
 
     def hear(self, name: NodeId, turn: Turn) -> None:
@@ -252,7 +321,9 @@ class Turns:
 
     def post(self, letters: Iterable[Letter]) -> None:
         for letter in letters:
-            if not (letter.receiver in self.done and self.done[letter.receiver].finished):
+            if letter.receiver not in self.sparing.lost and not (
+                letter.receiver in self.done and self.done[letter.receiver].finished
+            ):
                 self.mail[letter.receiver].append(letter)
 
     def give(self, name: NodeId) -> None:

@@ -227,6 +227,7 @@ class RunFacts:
     approved: str = ""  # who agreed to the terms, and how
     federation: str = ""  # hash of the federation file, where parties run elsewhere
     keys: Mapping[str, str] = field(default_factory=dict)  # that the file pins, by party
+    absent: Mapping[str, str] = field(default_factory=dict)  # parties that were lost on the way, and when
 
     @classmethod
     def of(cls, fit: FitFacts) -> RunFacts:

@@ -93,6 +93,7 @@ def _parties(fit: FitFacts, known: RunFacts) -> str:
         shown = ", ".join(names[:MOST]) + (f" and {len(names) - MOST:,} more" if len(names) > MOST else "")
         label = f"the label{f' “{known.asked}”' if known.asked else ''}" if party == fit.label else ""
         rows.append((party, "; ".join(filter(None, (label, shown)))))
+    rows += [(party, f"none in the model: it was lost {when}") for party, when in known.absent.items()]
     over = "" if known.rows is None else paragraph(f"{html.count_noun(known.rows, 'row')} took part.")
     return html.table("Who held what", ("party", "columns"), rows) + over
 
@@ -135,7 +136,7 @@ def _assumptions(fit: FitFacts) -> str:
     if math.isinf(privacy.epsilon):
         return paragraph(privacy.sentence, "statement none")
     lines = [*sentence_parts(privacy.assumes), *STANDING]
-    lines += [text for text in (privacy.place, privacy.caveat, privacy.replaced) if text]
+    lines += [text for text in (privacy.place, privacy.caveat, privacy.replaced, privacy.absent) if text]
     items = "".join(f"<li>{escape(line[:1].upper() + line[1:])}.</li>" for line in lines)
     guarantee = f"Guarantee: {privacy.guarantee}, {privacy.derivation}. It holds if"
     return paragraph(guarantee) + Markup(f"<ul>{items}</ul>")

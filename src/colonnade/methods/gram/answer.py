@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 
 from colonnade.kernels.arrays import Floats
@@ -9,7 +12,7 @@ from colonnade.methods.gram.design import Figures
 from colonnade.methods.gram.integer_rows import uncut
 from colonnade.methods.gram.rule import Gram, RowFrame, Sums
 from colonnade.methods.gram.solve import GramSolution
-from colonnade.methods.method import Answer, Job, ReleasedGram, Status, swamped
+from colonnade.methods.method import Answer, Finish, Job, ReleasedGram, Status, swamped
 
 SURROGATE = (
     "solved as least squares on labels ±1, which the Gram matrix suffices for; a curve of its own turns "
@@ -93,3 +96,34 @@ def gram_answer(
         remarks=(*about, *remarks, COVER if doubt is None else f"no standard errors: {doubt}"),
         release=release,
     )
+
+
+def without(answer: Answer, absent: Mapping[str, str]) -> Answer:
+    """The answer without what it says of parties that were lost, whose columns were not solved for."""
+
+    def fewer(values: Mapping[str, Floats]) -> dict[str, Floats]:
+        return {party: value for party, value in values.items() if party not in absent}
+
+    return replace(
+        answer,
+        coefficients=fewer(answer.coefficients),
+        spread=None if answer.spread is None else fewer(answer.spread),
+        path=None if answer.path is None else (answer.path[0], fewer(answer.path[1])),
+        absent=absent,
+    )
+
+
+def chosen_weight(solved: GramSolution) -> str:
+    """What to say of a penalty that was chosen along its path."""
+    assert solved.path is not None
+    least, most = (figure(solved.path.weights) for figure in (np.min, np.max))
+    return (
+        f"{solved.penalty} was chosen for the error that it is expected to have on other rows, from what was released, "
+        f"of weights from {least:.3g} to {most:.3g}: it cost nothing"
+    )
+
+
+def finish_all(job: Job, answer: Answer) -> dict[str, Finish]:
+    """To every party its part of the model."""
+    nothing = np.zeros(0)
+    return {p: Finish(answer.coefficients.get(p, nothing), answer.intercept) for p in job.roster.parties}

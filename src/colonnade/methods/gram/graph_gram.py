@@ -22,6 +22,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.methods.gram.design import Figures, whole_frame
+from colonnade.methods.gram.losses import Losses
 from colonnade.methods.gram.lwe_design import Exchange
 from colonnade.methods.gram.lwe_release import (
     exchange_of,
@@ -212,13 +213,14 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphGram) -> Program[Own
         parts = yield from sums_parts(design, prepared, added, exchange, GraphLine(exchange, gate, mail))
         sums = class_sums(design, (yield from _pool(design, prepared, exchange, mail, parts)), np.zeros(0))
         shortened = added.rows.shortened
-    planned = plan_gram(design, sums)
+    nobody = Losses(job.roster)  # is lost: every agent passes on what others say
+    planned = plan_gram(design, sums, nobody)
     prepared = yield from _agree(design, planned.figures, planned.frame, mail, gate)
     matrix = OwnMatrix(design, prepared, block, gate)
     exchange = exchange_of(design, prepared.figures, prepared.layout)
     parts = yield from gram_parts(design, prepared, matrix, exchange, GraphLine(exchange, gate, mail))
     steps = read_gram(design, prepared, (yield from _pool(design, prepared, exchange, mail, parts)))
-    answer = conclude(design, planned, prepared, steps, sums, whole=whole)
+    answer = conclude(design, planned, prepared, steps, sums, nobody, whole=whole)
     if shortened is None:  # later rows are cut to what class sums say, not to their bound
         shortened = matrix.rows.shortened
     return Own(answer.coefficients.get(me, np.zeros(0)), gate.receipt(), shortened=shortened, answer=answer)

@@ -13,7 +13,7 @@ Price    none    LABELS·rho for the labels, the rest over the parties in propor
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +21,8 @@ import numpy as np
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring_products import gram as own_products
+from colonnade.methods.gram.answer import chosen_weight, finish_all, gram_answer, released_gram
+from colonnade.methods.gram.curves import Curves
 from colonnade.methods.gram.design import (
     HALF,
     OWN,
@@ -32,18 +34,20 @@ from colonnade.methods.gram.design import (
     public_columns,
     whole_frame,
 )
-from colonnade.methods.gram.integer_rows import Buckets, IntegerRows
-from colonnade.methods.gram.rule import Gram, GramRule, PublicColumns, RowFrame, as_they_are
-from colonnade.methods.method import Job
+from colonnade.methods.gram.integer_rows import Buckets, IntegerRows, directions
+from colonnade.methods.gram.rule import Gram, GramRule, PublicColumns, RowFrame, Solving, as_they_are
+from colonnade.methods.gram.solve import solve
+from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Own, SendLabels, finish_party
 from colonnade.privacy.block import Block, clean_cells
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import gaussian_sigma
 from colonnade.privacy.values import Packed, Private, Released
-from colonnade.runtime.program import message, public_bytes
+from colonnade.runtime.program import COORDINATOR, Program, ask, ask_one, message, public_bytes, receive, tell
 
 LABELS = 0.3  # share of the budget that noisy labels take
 ROWS_AT_A_TIME = 1 << 14
+APART = "products between columns of different parties were left out; trust='secure' computes them on masked numbers"
 
 
 @message(127)
@@ -267,3 +271,47 @@ def from_sketches(local: Local, run: str, got: dict[str, LocalParts]) -> Gram:
     if job.problem.loss.classifies:
         matrix[d + 1, d + 1], noise[d + 1, d + 1] = n, 0.0
     return Gram(matrix, noise)
+
+
+# ------------------------------------------------------------------------------------------------ programs
+
+
+LocalRequest = SendLabels | Products | SendSketch | Finish
+
+
+def local_coordinator(local: Local, gate: Gate, select: bool) -> Program[Answer]:
+    job, releasing = local.job, local.releasing
+    if local.sketch:
+        parts = yield from ask(releasing, SendSketch(local.buckets), LocalParts)
+        gram = from_sketches(local, gate.run, parts)
+    else:
+        labels = (yield from ask_one(job.roster.label, SendLabels(), Labels)).values.value
+        gram = from_products(local, labels, (yield from ask(releasing, Products(labels), LocalParts)))
+    bound, every = label_bound(job), local.columns.owner.size
+    known = gram, local.frame, local.rule, job.problem
+    curves = Curves(local.columns.level, directions(job))
+    solved = solve(*known, rows=job.roster.rows, columns=every, label_bound=bound, curves=curves, select=select)
+    doubt = f"products between parties {'come from sketches' if local.sketch else 'were left out'}"
+    cross = "sketch" if local.sketch else "none"
+    release = released_gram(job, gram, local.frame, local.rule.name, cross, local.figures, proven=False)
+    release = replace(release, solving=Solving(local.rule.ridge, local.frame.doubt, None, curves.choose, select))
+    remarks = (() if local.sketch else (APART,)) + ((chosen_weight(solved),) if select else ())
+    answer = gram_answer(job, solved, release, remarks, doubt)
+    yield from tell(finish_all(job, answer), Done)
+    return answer
+
+
+def local_party(local: Local, block: Block, gate: Gate) -> Program[Own]:
+    shortened, request = 0, (yield from receive(COORDINATOR, LocalRequest))
+    while not isinstance(request, Finish):
+        match request:
+            case SendLabels():
+                answer: object = local.labels.release(block, gate)
+            case Products(labels) if not local.sketch:
+                answer, shortened = own_products_release(local, block, gate, labels)
+            case SendSketch(buckets) if local.sketch:
+                answer, shortened = sketch_release(local, block, gate, buckets)
+            case _:  # what is asked for decides the sensitivity, so only what was agreed is answered
+                raise ProtocolError(f"{COORDINATOR!r} asked for {type(request).__name__}, which was not agreed")
+        request = yield from ask_one(COORDINATOR, answer, LocalRequest)
+    return (yield from finish_party(block, gate, request, shortened))

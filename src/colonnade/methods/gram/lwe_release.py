@@ -189,7 +189,7 @@ def read_parts(
 
 
 def _collect(design: Design, prepared: Prepared) -> Program[Collected]:
-    came = yield from ask(design.job.roster.parties, SendParts(), Parts)
+    came = yield from ask(design.job.roster.parties, SendParts(()), Parts)
     exchange = exchange_of(design, prepared.figures, prepared.layout)
     parts = {name: [part.value for part in one.parts] for name, one in came.items()}
     return read_parts(design, prepared, exchange, parts)

@@ -8,11 +8,14 @@ Leaves   nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.methods.gram import lwe_release
 from colonnade.methods.gram.design import Figures, plan_joint, whole_frame
+from colonnade.methods.gram.losses import Losses
 from colonnade.methods.gram.lwe_design import check_failure
 from colonnade.methods.gram.rule import Extended, GramRule, RowFrame, Sums, as_they_are, prepare
 from colonnade.methods.gram.secure_design import Design, Layout
@@ -28,9 +31,17 @@ class PlannedGram:
     rule: GramRule
 
 
-def plan_gram(design: Design, sums: Sums | None) -> PlannedGram:
-    """Rows as the rule has them; under encryption, where those do not fit, rows as they are."""
-    planned = _planned(design, *prepare(design.rule, design.columns, design.job.roster.rows, sums))
+def plan_gram(design: Design, sums: Sums | None, losses: Losses) -> PlannedGram:
+    """Rows as the rule has them; under encryption, where those do not fit, rows as they are.
+
+    For those who are not lost: of the others no column is kept.
+    """
+    lost = [place in losses.places for place in range(len(design.job.roster.parties))]
+    here = np.flatnonzero(~np.array(lost)[design.columns.owner])
+    columns = design.columns.of(here, np.where(lost, 0.0, design.columns.norms))
+    rule = replace(design.rule, keep=min(design.rule.keep, here.size))
+    rule, frame = prepare(rule, columns, design.job.roster.rows, None if sums is None else sums.of(here))
+    planned = _planned(design, rule, replace(frame, keep=here[frame.keep]))
     if sums is None or not design.lattice or lwe_release.fits(design, planned.figures, _layout(design, planned)):
         return planned
     return _as_they_are(design)

@@ -28,7 +28,7 @@ import numpy as np
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram import lwe_release
-from colonnade.methods.gram.answer import cut_short, gram_answer, released_gram
+from colonnade.methods.gram.answer import chosen_weight, cut_short, finish_all, gram_answer, released_gram, without
 from colonnade.methods.gram.curves import Curves, choose_depth
 from colonnade.methods.gram.design import (
     Figures,
@@ -45,11 +45,10 @@ from colonnade.methods.gram.local import (
     LocalParts,
     Products,
     SendSketch,
-    from_products,
-    from_sketches,
-    own_products_release,
-    sketch_release,
+    local_coordinator,
+    local_party,
 )
+from colonnade.methods.gram.losses import STAGES, Losses
 from colonnade.methods.gram.lwe_products import Across
 from colonnade.methods.gram.planned import PlannedGram, check_encrypted, plan_gram
 from colonnade.methods.gram.rule import Gram, RowFrame, Solving, Sums, prepare, survival
@@ -80,7 +79,7 @@ from colonnade.methods.gram.secure_release import (
     release_gram,
     release_sums,
 )
-from colonnade.methods.gram.solve import GramSolution, solve
+from colonnade.methods.gram.solve import solve
 from colonnade.methods.method import (
     Answer,
     Done,
@@ -101,19 +100,18 @@ from colonnade.privacy.statement import Privacy, Trust
 from colonnade.problem import ElasticNet, GroupLasso, Lasso, LeastSquares, Logistic, Ridge, Topology
 from colonnade.problem.quadratic import check_term
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import COORDINATOR, Post, Program, ask, ask_one, receive, tell
+from colonnade.runtime.program import COORDINATOR, Post, Program, ask_one, expect, is_lost, receive
 
 MOST_PARTIES = 32
 WEAK = "at this size and budget the noise is about as large as what the columns can tell: expect little of the model"
-APART = "products between columns of different parties were left out; trust='secure' computes them on masked numbers"
 
 
 # ------------------------------------------------------------------------------------------------ programs
 
 
-def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]:
-    design, sums, whole = Design(job, settings), None, False
-    yield from introduce_itself(job.roster.parties, gate)
+def coordinator(job: Job, gate: Gate, settings: PrivateGram) -> Program[Answer]:
+    design, sums, whole, losses = Design(job, settings), None, False, Losses(job.roster, spares=settings.spares(job))
+    yield from introduce_itself(gate, losses)
     if design.exact and not job.problem.loss.classifies:
         told = (yield from ask_one(job.roster.label, SendLabels(), Labels)).values.value
         (largest,) = numbers(told, (1,), job.roster.label)
@@ -123,47 +121,66 @@ def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]
         labels = np.zeros(0)
         if design.labels is not None:
             labels = (yield from ask_one(job.roster.label, SendLabels(), Labels)).values.value
-        prepared = yield from _tell_how(design, design.sums, whole_frame(design.columns), labels)
+        prepared = yield from _tell_how(design, design.sums, whole_frame(design.columns), labels, losses)
         whole = all(map(prepared.layout.whole, job.roster.with_columns))
-        got = yield from (
-            lwe_release.collect_sums(design, prepared) if design.lattice else collect_sums(design, prepared, gate)
-        )
+        if design.lattice:
+            got = yield from lwe_release.collect_sums(design, prepared)
+        else:
+            got = yield from collect_sums(design, prepared, gate, losses)
         sums = class_sums(design, got, labels)
-    planned = plan_gram(design, sums)
-    prepared = yield from _tell_how(design, planned.figures, planned.frame, np.zeros(0))
-    steps = yield from (
-        lwe_release.collect_gram(design, prepared) if design.lattice else collect_gram(design, prepared, gate)
-    )
-    answer = conclude(design, planned, prepared, steps, sums, whole=whole)
-    yield from tell(_finish(job, answer), Done)
+    planned = plan_gram(design, sums, losses)
+    prepared = yield from _tell_how(design, planned.figures, planned.frame, np.zeros(0), losses)
+    if design.lattice:
+        steps = yield from lwe_release.collect_gram(design, prepared)
+    else:
+        steps = yield from collect_gram(design, prepared, gate, losses)
+    answer = conclude(design, planned, prepared, steps, sums, losses, whole=whole)
+    # The model is made: whoever is lost now has only not heard of it.
+    rest = {party: finish for party, finish in finish_all(job, answer).items() if party not in losses.lost}
+    inbox = yield Post(rest, tuple(rest))
+    for party in rest:
+        if not is_lost(inbox[party]):
+            expect(inbox, party, Done)
     return answer
 
 
 def conclude(
-    design: Design, planned: PlannedGram, prepared: Prepared, steps: Floats, sums: Sums | None, *, whole: bool
+    design: Design,
+    planned: PlannedGram,
+    prepared: Prepared,
+    steps: Floats,
+    sums: Sums | None,
+    losses: Losses,
+    *,
+    whole: bool,
 ) -> Answer:
     """The answer, from the noisy Gram matrix in steps²; `whole`: rows of class sums were not shortened."""
-    job, settings, joint, frame, rule = design.job, design.settings, planned.figures, planned.frame, planned.rule
+    job, settings, joint, rule = design.job, design.settings, planned.figures, planned.rule
+    here = ~np.isin(design.columns.owner[planned.frame.keep], losses.places)  # the others' rows and columns go
+    frame = planned.frame.of(np.flatnonzero(here), losses.places)
+    there = np.flatnonzero(np.append(here, [True, True]))
+    steps = steps[np.ix_(there, there)]
+    present = losses.rest(job.roster.with_columns)
     gram = Gram.of(planned.extended, steps * joint.step**2, design.sds(joint, frame))
     every, bound = design.columns.owner.size, label_bound(job)
     rows, curves = job.roster.rows, Curves(design.columns.level, directions(job), settings.purpose == "prediction")
     known, select = (gram, frame, rule, job.problem), settings.penalty == "select"
     solved = solve(*known, rows=rows, columns=every, label_bound=bound, sums=sums, curves=curves, select=select)
     doubt = "rows were added into buckets" if settings.sketch_rows else cut_short(job)
-    proven = all(map(prepared.layout.whole, job.roster.with_columns))
+    proven = all(map(prepared.layout.whole, present))
     counted = sums if whole else None  # of rows that were shortened they count nothing
     release = released_gram(job, gram, frame, rule.name, settings.cross, joint, proven=proven, sums=counted)
     solving = Solving(rule.ridge, frame.doubt, None if sums is None else sums.of(frame.keep), curves.choose, select)
-    cut = any(cut_toward_zero(job, name, joint) for name in job.roster.with_columns)
+    cut = any(cut_toward_zero(job, name, joint) for name in present)
     release = replace(release, cut=cut, solving=solving)
     remarks = ((WEAK,) if rule.name == "weak" else ()) + ((chosen_weight(solved),) if select else ())
     remarks += (narrow_remark(design),) if design.switched else ()
-    return gram_answer(job, solved, release, remarks, doubt)
+    return without(gram_answer(job, solved, release, remarks, doubt), losses.in_words())
 
 
-def party(job: Job, block: Block, gate: Gate, settings: GramSettings) -> Program[Own]:
-    design, shortened = Design(job, settings), 0
-    yield from meet_coordinator(job.roster.parties, gate)
+def party(job: Job, block: Block, gate: Gate, settings: PrivateGram) -> Program[Own]:
+    design, shortened, losses = Design(job, settings), 0, Losses(job.roster, spares=settings.spares(job))
+    yield from meet_coordinator(gate, losses)
     request = yield from receive(COORDINATOR, SendLabels | Prepare)
     if design.exact and gate.node == job.roster.label and not job.problem.loss.classifies:
         if not isinstance(request, SendLabels):
@@ -180,21 +197,21 @@ def party(job: Job, block: Block, gate: Gate, settings: GramSettings) -> Program
             raise ProtocolError(f"{COORDINATOR!r} ended the run before all releases that were agreed")
         prepared = check_prepare(design, stage, request)
         masked = () if design.lattice else prepared.partners(gate.node)  # who is told the seed of a mask
-        seeds = yield from exchange_seeds(prepared.digest, job.roster.parties, masked, gate)
+        seeds = yield from exchange_seeds(prepared.digest, masked, gate, losses, STAGES[stage])
         if stage == "sums":
             rows = prepared.rows(block, gate.node)
             sums = SumsOfRows(design, prepared, block, gate, rows, request.labels)
             if design.lattice:
                 parts = yield from lwe_release.release_sums(design, prepared, sums)
             else:
-                parts = yield from release_sums(design, prepared, sums, seeds)
+                parts = yield from release_sums(design, prepared, sums, seeds, losses)
         else:
             matrix = OwnMatrix(design, prepared, block, gate)
             rows = matrix.rows
             if design.lattice:
                 parts = yield from lwe_release.release_gram(design, prepared, matrix)
             else:
-                parts = yield from release_gram(design, prepared, matrix, seeds)
+                parts = yield from release_gram(design, prepared, matrix, seeds, losses)
         if stage == design.stages[0]:  # later ones are cut to what class sums say, not to their bound
             shortened = rows.shortened
         request = yield from ask_one(COORDINATOR, parts, Prepare | Finish)
@@ -203,64 +220,11 @@ def party(job: Job, block: Block, gate: Gate, settings: GramSettings) -> Program
     return (yield from finish_party(block, gate, request, shortened))
 
 
-def local_coordinator(local: Local, gate: Gate, select: bool) -> Program[Answer]:
-    job, releasing = local.job, local.releasing
-    if local.sketch:
-        parts = yield from ask(releasing, SendSketch(local.buckets), LocalParts)
-        gram = from_sketches(local, gate.run, parts)
-    else:
-        labels = (yield from ask_one(job.roster.label, SendLabels(), Labels)).values.value
-        gram = from_products(local, labels, (yield from ask(releasing, Products(labels), LocalParts)))
-    bound, every = label_bound(job), local.columns.owner.size
-    known = gram, local.frame, local.rule, job.problem
-    curves = Curves(local.columns.level, directions(job))
-    solved = solve(*known, rows=job.roster.rows, columns=every, label_bound=bound, curves=curves, select=select)
-    doubt = f"products between parties {'come from sketches' if local.sketch else 'were left out'}"
-    cross = "sketch" if local.sketch else "none"
-    release = released_gram(job, gram, local.frame, local.rule.name, cross, local.figures, proven=False)
-    release = replace(release, solving=Solving(local.rule.ridge, local.frame.doubt, None, curves.choose, select))
-    remarks = (() if local.sketch else (APART,)) + ((chosen_weight(solved),) if select else ())
-    answer = gram_answer(job, solved, release, remarks, doubt)
-    yield from tell(_finish(job, answer), Done)
-    return answer
-
-
-def local_party(local: Local, block: Block, gate: Gate) -> Program[Own]:
-    shortened, request = 0, (yield from receive(COORDINATOR, LocalRequest))
-    while not isinstance(request, Finish):
-        match request:
-            case SendLabels():
-                answer: object = local.labels.release(block, gate)
-            case Products(labels) if not local.sketch:
-                answer, shortened = own_products_release(local, block, gate, labels)
-            case SendSketch(buckets) if local.sketch:
-                answer, shortened = sketch_release(local, block, gate, buckets)
-            case _:  # what is asked for decides the sensitivity, so only what was agreed is answered
-                raise ProtocolError(f"{COORDINATOR!r} asked for {type(request).__name__}, which was not agreed")
-        request = yield from ask_one(COORDINATOR, answer, LocalRequest)
-    return (yield from finish_party(block, gate, request, shortened))
-
-
 def _power(largest: float) -> float:
     """The next power of two: a bound of labels that tells less of them; 1 where all of them are zeros."""
     return float(2.0 ** math.ceil(math.log2(largest))) if 1.0 / LARGEST <= largest <= LARGEST else 1.0
 
 
-def chosen_weight(solved: GramSolution) -> str:
-    assert solved.path is not None
-    least, most = (figure(solved.path.weights) for figure in (np.min, np.max))
-    return (
-        f"{solved.penalty} was chosen for the error that it is expected to have on other rows, from what was released, "
-        f"of weights from {least:.3g} to {most:.3g}: it cost nothing"
-    )
-
-
-def _finish(job: Job, answer: Answer) -> dict[str, Finish]:
-    nothing = np.zeros(0)
-    return {p: Finish(answer.coefficients.get(p, nothing), answer.intercept) for p in job.roster.parties}
-
-
-LocalRequest = SendLabels | Products | SendSketch | Finish
 REPLIES: Replies = {
     Introduce: RunKey,
     None: Seed,
@@ -293,11 +257,11 @@ def describe(design: Design, figures: Figures, frame: RowFrame, labels: Floats) 
     )
 
 
-def _tell_how(design: Design, figures: Figures, frame: RowFrame, labels: Floats) -> Program[Prepared]:
+def _tell_how(design: Design, figures: Figures, frame: RowFrame, labels: Floats, losses: Losses) -> Program[Prepared]:
     """Tell all parties the same."""
     told = describe(design, figures, frame, labels)
     note = {"round": 1 if figures.name == "sums" else 2, "stage": figures.name}
-    yield Post(dict.fromkeys(design.job.roster.parties, told), (), note)
+    yield Post(dict.fromkeys(losses.rest(design.job.roster.parties), told), (), note)
     return check_prepare(design, figures.name, told)
 
 
@@ -452,6 +416,9 @@ class PrivateGram(GramSettings, Method):
         privacy = Design(job, self).job.privacy
         assert privacy is not None
         return str(privacy.trust)
+
+    def spares(self, job: Job) -> bool:
+        return self.cross == "secure" and not Design(job, self).lattice
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike
         return self.cross == "secure"

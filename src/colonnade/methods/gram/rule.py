@@ -26,6 +26,7 @@ Leaves   nothing: arguments are public (schema, rows, rho) or released before.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -63,6 +64,11 @@ class PublicColumns:
     nonnegative: Flags  # (d,) at least 0 (and clipped there)
     level: Indices  # (d,) of a curve's hat, 1, 2, …; 0: no hat
     weight: Floats  # (d,) of a column in centred rows: curve_weights
+
+    def of(self, places: Indices, norms: Floats) -> PublicColumns:
+        """Some of them, with the bounds of rows given."""
+        names = ("owner", "bound", "binary", "nonnegative", "level", "weight")
+        return replace(self, norms=norms, **{name: getattr(self, name)[places] for name in names})
 
     @property
     def hats(self) -> Floats:
@@ -197,6 +203,11 @@ class RowFrame:
     scale: Floats  # (s,)
     norms: Floats  # (K,) 0 where a party keeps no column
     doubt: Floats = field(repr=False)  # (s,) sd of a centre; inf where rows were not centred
+
+    def of(self, places: Indices, lost: Iterable[int]) -> RowFrame:
+        """Some columns of it, none of them of the parties that are lost."""
+        norms = np.where(np.isin(np.arange(self.norms.size), list(lost)), 0.0, self.norms)
+        return RowFrame(self.keep[places], self.centre[places], self.scale[places], norms, self.doubt[places])
 
     def extended(self, rule: GramRule, label_bound: float) -> Extended:
         """The weights of the constant and the label beside these rows."""

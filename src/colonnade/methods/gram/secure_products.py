@@ -15,7 +15,7 @@ Assumes  all follow the protocol, and the coordinator pools nothing with a party
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,10 +25,11 @@ from colonnade.errors import ProtocolError
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.bits import PackedRows, rows_size, unpack_rows
 from colonnade.kernels.ring_products import FLOAT_ROWS, Cut, cross, is_thin, residues, ring_masks
+from colonnade.methods.gram.losses import MEETING, STAGES, Losses
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import ColumnPad
 from colonnade.privacy.values import Packed, Released
-from colonnade.runtime.program import COORDINATOR, Inbox, Post, Program, ask, ask_one, expect, message, receive
+from colonnade.runtime.program import COORDINATOR, Inbox, Post, Program, ask_one, expect, message, receive
 from colonnade.runtime.wire import public_digest
 
 Rows = Callable[[int, int], Integers]  # first row, how many: those rows as integers
@@ -52,7 +53,7 @@ class RunKey:
 
 @message(122)
 class Meet:
-    """Coordinator → party: the keys of all parties, in roster order."""
+    """Coordinator → party: the keys of all parties, in roster order; empty for those who are lost."""
 
     keys: tuple[bytes, ...]
     signatures: tuple[bytes, ...]
@@ -88,7 +89,9 @@ class Masked:
 
 @message(144)
 class SendParts:
-    """Coordinator → party: send what you computed."""
+    """Coordinator → party: send what you computed, without what concerns those who are lost, by place in the roster."""
+
+    lost: tuple[int, ...]
 
 
 @message(145)
@@ -172,38 +175,43 @@ def block_rows(bits: int) -> int:
 # ------------------------------------------------------------------------------------------------ meeting
 
 
-def introduce(parties: tuple[str, ...]) -> Program[dict[str, tuple[bytes, bytes]]]:
+def introduce(losses: Losses) -> Program[dict[str, tuple[bytes, bytes]]]:
     """The coordinator's part of the parties' meeting: it carries keys and their signatures, and can change none."""
-    hellos = yield from ask(parties, Introduce(), RunKey)
-    keys = tuple(hello.key.value for hello in hellos.values())
-    signatures = tuple(hello.signature.value for hello in hellos.values())
-    yield Post(dict.fromkeys(hellos, Meet(keys, signatures)), ())
-    return dict(zip(parties, zip(keys, signatures, strict=True), strict=True))
+    parties = losses.roster.parties
+    inbox = yield Post(dict.fromkeys(parties, Introduce()), parties)
+    losses.hear(inbox, MEETING)
+    hellos = {party: expect(inbox, party, RunKey) for party in losses.rest(parties)}
+    found = {party: (hello.key.value, hello.signature.value) for party, hello in hellos.items()}
+    keys, signatures = zip(*(found.get(party, (b"", b"")) for party in parties), strict=True)
+    yield Post(dict.fromkeys(found, Meet(keys, signatures)), ())
+    return found
 
 
-def meet(parties: tuple[str, ...], gate: Gate) -> Program[None]:
+def meet(gate: Gate, losses: Losses) -> Program[None]:
     """A party's part: its own key, and everybody else's if their pinned keys signed them."""
+    parties = losses.roster.parties
     yield from receive(COORDINATOR, Introduce)
     inbox = yield Post({COORDINATOR: RunKey(*gate.hello())}, (COORDINATOR,))
     met = expect(inbox, COORDINATOR, Meet)
     if not len(met.keys) == len(met.signatures) == len(parties):
         raise ProtocolError(f"{COORDINATOR!r} sent {len(met.keys)} keys for {len(parties)} parties")
+    losses.told(tuple(place for place, key in enumerate(met.keys) if not key), gate.node, MEETING)
     for party, key, signature in zip(parties, met.keys, met.signatures, strict=True):
-        if party != gate.node:
+        if party != gate.node and party not in losses.lost:
             gate.keyring.meet(party, key, signature)
 
 
-def introduce_itself(parties: tuple[str, ...], gate: Gate) -> Program[None]:
+def introduce_itself(gate: Gate, losses: Losses) -> Program[None]:
     """The same, and the coordinator is met too: what only it may read is sealed to its own key of this run."""
-    hellos = yield from introduce(parties)
+    hellos = yield from introduce(losses)
     for party, hello in hellos.items():
         gate.keyring.meet(party, *hello)
-    yield Post(dict.fromkeys(parties, CoordinatorKey(*gate.keyring.hello)), ())
+    yield Post(dict.fromkeys(hellos, CoordinatorKey(*gate.keyring.hello)), ())
 
 
-def meet_coordinator(parties: tuple[str, ...], gate: Gate) -> Program[None]:
+def meet_coordinator(gate: Gate, losses: Losses) -> Program[None]:
     """A party's part of that: nothing is sent to a coordinator whose pinned key did not sign its key of this run."""
-    yield from meet(parties, gate)
+    yield from meet(gate, losses)
     came = yield from receive(COORDINATOR, CoordinatorKey)
     gate.keyring.meet(COORDINATOR, came.key, came.signature)
 
@@ -212,18 +220,20 @@ def meet_coordinator(parties: tuple[str, ...], gate: Gate) -> Program[None]:
 
 
 def exchange_seeds(
-    digest: bytes, parties: tuple[str, ...], partners: tuple[str, ...], gate: Gate
+    digest: bytes, partners: tuple[str, ...], gate: Gate, losses: Losses, when: str
 ) -> Program[dict[str, bytes]]:
     """Its own seed and its partners' of a stage, once all parties were told the same of it, partners or not.
 
     Before that a party releases nothing of the stage: a coordinator that told each party that the others' rows are
-    nothing would have each of them noise its part for itself alone.
+    nothing would have each of them noise its part for itself alone. Whoever is lost may be missing, and the label
+    holder may not: whoever releases has its word, and it gives one word a stage.
     """
-    mine, others = Seed(*gate.seed(digest)), tuple(p for p in parties if p != gate.node)
-    for_the_rest = Seed(*gate.seed(digest, shown=False))
+    others = tuple(p for p in losses.rest(losses.roster.parties) if p != gate.node)
+    mine, for_the_rest = Seed(*gate.seed(digest)), Seed(*gate.seed(digest, shown=False))
     inbox = yield Post({p: mine if p in partners else for_the_rest for p in others}, others)
+    losses.hear(inbox, when)
     seeds = {gate.node: mine.seed.value}
-    for other in others:
+    for other in losses.rest(others):
         came = expect(inbox, other, Seed)
         if came.digest.value != digest or len(came.seed.value) != (32 if other in partners else 0):
             raise ProtocolError(f"{COORDINATOR!r} told {other!r} something else of this release than us")
@@ -232,9 +242,11 @@ def exchange_seeds(
     return seeds
 
 
-def upload(stage: Stage, gate: Gate, seeds: Mapping[str, bytes], matrix: Rows, bound: int) -> Program[list[Integers]]:
-    """Masked rows to the coordinator, block after block; its correction for each partner, without noise, once the
-    coordinator asks for parts.
+def upload(
+    stage: Stage, gate: Gate, seeds: Mapping[str, bytes], matrix: Rows, bound: int, losses: Losses
+) -> Program[dict[Pair, Integers]]:
+    """Masked rows to the coordinator, block after block; its correction of each pair, without noise, once the
+    coordinator asks for parts and has said who is lost.
 
     `matrix` is asked for every block of rows once, in order; `bound` is the public bound of its entries. A correction
     has the rows of the pair's first party.
@@ -243,7 +255,7 @@ def upload(stage: Stage, gate: Gate, seeds: Mapping[str, bytes], matrix: Rows, b
     request = yield from receive(COORDINATOR, Next | SendParts)
     for number, (first, count) in enumerate(stage.blocks() or whole_table(stage)):
         rows = matrix(first, count)
-        if corrections.partners:
+        if me in stage.uploading:
             if not isinstance(request, Next):
                 raise ProtocolError(f"{COORDINATOR!r} asked for parts before all rows had come")
             masked = Masked(gate.masked(rows, corrections.masks[me]))
@@ -251,7 +263,8 @@ def upload(stage: Stage, gate: Gate, seeds: Mapping[str, bytes], matrix: Rows, b
             request = yield from ask_one(COORDINATOR, masked, Next | SendParts)
     if not isinstance(request, SendParts):
         raise ProtocolError(f"{COORDINATOR!r} asked for more rows than there are")
-    return corrections.covered()
+    losses.told(request.lost, me, STAGES[stage.name])
+    return corrections.covered(losses.lost)
 
 
 class Corrections:
@@ -259,8 +272,9 @@ class Corrections:
 
     def __init__(self, stage: Stage, gate: Gate, seeds: Mapping[str, bytes]) -> None:
         self.stage, self.gate, self.me = stage, gate, gate.node
+        # Of those who are lost there may be no seed.
         self.partners = {
-            p: (self.me, p) if (self.me, p) in stage.pairs else (p, self.me) for p in stage.partners(self.me)
+            p: pair for pair in stage.pairs if self.me in pair for p in pair if p != self.me and p in seeds
         }
         self.masks = {party: stage.mask(party, seed, gate.run) for party, seed in seeds.items()}
         behind, before = (
@@ -276,13 +290,13 @@ class Corrections:
             if side.masks:  # XᵀUₗ + UₖᵀUₗ = (X + Uₖ)ᵀUₗ
                 side.add(first, rows, own.rows(first, len(rows)) if both else None, bound)
 
-    def covered(self) -> list[Integers]:
+    def covered(self, lost: Collection[str] = ()) -> dict[Pair, Integers]:
         """With R, which the first of a pair adds and the second subtracts: without it the coordinator, who sees every
         masked row, could read rows off what it is sent."""
-        found = []
-        for partner, pair in self.partners.items():
+        found = {}
+        for partner, pair in ((p, pair) for p, pair in self.partners.items() if p not in lost):
             between, total = self.stage.between(self.gate, pair), -self.totals[partner].view(np.uint64)
-            found.append((total + between if pair[0] == self.me else total.T - between) & self.stage.masks(pair))
+            found[pair] = (total + between if pair[0] == self.me else total.T - between) & self.stage.masks(pair)
         return found
 
 
@@ -362,6 +376,7 @@ class Totals:
 
     stage: Stage
     own: Mapping[str, int]  # by party: how many parts it computes alone
+    lost: tuple[str, ...] = ()  # whom parties were told to leave out of their parts
     parts: dict[str, tuple[Integers, ...]] = field(default_factory=dict)  # of each party, those that it computed alone
     cross: dict[Pair, Integers] = field(init=False)  # totals; with both corrections the products and their noise
 
@@ -403,19 +418,23 @@ class Totals:
         if not self._as_residues:
             words = {party: unpack_rows(packed, count, bits[party]) for party, packed in came.items()}
             for (k, m), total in self.cross.items():
-                total += cross(words[k], words[m], bits[k], bits[m])
+                if k in words and m in words:
+                    total += cross(words[k], words[m], bits[k], bits[m])
             return
         packed_rows = {party: PackedRows(packed, count, bits[party]) for party, packed in came.items()}
         at_once = len(self._room)
         for begin in range(0, count, at_once):
             part = self._room[: min(at_once, count - begin)]
-            for party, rows in packed_rows.items():
-                rows.residues(begin, part, self._ends[party] - bits[party].size)
+            for party, end in self._ends.items():
+                if party in packed_rows:
+                    packed_rows[party].residues(begin, part, end - bits[party].size)
+                else:
+                    part[:, end - bits[party].size : end] = 0.0
             for first in self._firsts:
                 first.add(part)
 
     def _correct(self, party: str, parts: list[Packed]) -> None:
-        own, partners = self.own[party], self.stage.partners(party)
+        own, partners = self.own[party], [p for p in self.stage.partners(party) if p not in self.lost]
         if len(parts) != own + len(partners):
             raise ProtocolError(f"{party!r} sent {len(parts)} parts where {own + len(partners)} were due")
         self.parts[party] = tuple(part.values for part in parts[:own])
@@ -426,20 +445,22 @@ class Totals:
             self.cross[pair] += part.values
 
     def products(self) -> dict[Pair, Integers]:
-        """The noisy products of every pair, each entry in its ring."""
-        return {pair: total & self.stage.masks(pair) for pair, total in self.cross.items()}
+        """The noisy products of every pair of which both sent their parts, each entry in its ring."""
+        whole = {pair: total for pair, total in self.cross.items() if set(pair) <= self.parts.keys()}
+        return {pair: total & self.stage.masks(pair) for pair, total in whole.items()}
 
     def save(self) -> tuple[Any, ...]:
         # It is written for every block: in half the bytes where no ring needs more.
         most = max((int(bits.max(initial=1)) for bits in self.stage.bits.values()), default=1)
         words = np.uint32 if most <= 32 else np.uint64
-        return self.done, tuple(total.astype(words) for total in self.cross.values()), tuple(self.parts.values())
+        totals = tuple(total.astype(words) for total in self.cross.values())
+        return self.done, totals, tuple(self.parts), tuple(self.parts.values())
 
     def load(self, saved: tuple[Any, ...]) -> None:
-        self.done, products, parts = saved
+        self.done, products, parties, parts = saved
         for total, product in zip(self.cross.values(), products, strict=True):
             total[:] = product
-        self.parts = dict(zip(self.own, parts, strict=False))  # none before all have come
+        self.parts = dict(zip(parties, parts, strict=True))  # none before all have come
 
 
 @dataclass
@@ -458,20 +479,21 @@ class Diagonals:
             self.values[party] = came
 
     def save(self) -> tuple[Any, ...]:
-        return tuple(self.values.values())
+        return tuple(self.values), tuple(self.values.values())
 
     def load(self, saved: tuple[Any, ...]) -> None:
-        self.values = dict(zip(self.widths, saved, strict=True))
+        self.values = dict(zip(*saved, strict=True))
 
 
-def collect(stage: Stage, own: Mapping[str, int], parties: tuple[str, ...]) -> Program[Totals]:
+def collect(stage: Stage, own: Mapping[str, int], losses: Losses) -> Program[Totals]:
     """Everybody's masked rows, block after block, and then everybody's parts: added up and forgotten."""
-    totals, blocks = Totals(stage, own), len(stage.blocks())
-    asking = dict.fromkeys(stage.uploading, Next())
+    totals, blocks, when = Totals(stage, own), len(stage.blocks()), STAGES[stage.name]
     for _ in range(min(AHEAD - 1, blocks)):
-        yield Post(asking, ())
+        yield Post(dict.fromkeys(losses.rest(stage.uploading), Next()), ())
     for number in range(blocks):
-        more = asking if number + AHEAD <= blocks else {}
-        yield Post(more, stage.uploading, fold=totals)
-    yield Post(dict.fromkeys(parties, SendParts()), parties, fold=totals)
+        here = losses.rest(stage.uploading)
+        more = dict.fromkeys(here, Next()) if number + AHEAD <= blocks else {}
+        losses.hear((yield Post(more, here, fold=totals)), when)
+    totals.lost, parties = tuple(losses.lost), losses.rest(losses.roster.parties)
+    losses.hear((yield Post(dict.fromkeys(parties, SendParts(losses.places)), parties, fold=totals)), when)
     return totals

@@ -23,6 +23,7 @@ from colonnade.kernels.ring import Ring, add_products, add_squares
 from colonnade.kernels.ring_products import gram as own_products
 from colonnade.methods.gram.design import OWN, Figures, Name, grid, label_bound, noise_sd, own_count, sums_weights
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows, entry_bounds
+from colonnade.methods.gram.losses import GRAM, Losses
 from colonnade.methods.gram.rule import RowFrame, Sums
 from colonnade.methods.gram.secure_design import MOST_BITS, Design, Layout, fixed_labels
 from colonnade.methods.gram.secure_products import (
@@ -129,7 +130,9 @@ class OwnMatrix:
         return self.width - (self.holder and fixed_labels(self.design.job, self.prepared.figures))
 
 
-def release_gram(design: Design, prepared: Prepared, matrix: OwnMatrix, seeds: dict[str, bytes]) -> Program[Parts]:
+def release_gram(
+    design: Design, prepared: Prepared, matrix: OwnMatrix, seeds: dict[str, bytes], losses: Losses
+) -> Program[Parts]:
     """Its squared lengths, then masked rows in the rings that these give, then all the rest: one mechanism."""
     gate, figures, layout = matrix.gate, prepared.figures, prepared.layout
     me, sensitivity, width = gate.node, design.sensitivity(prepared.figures), matrix.width
@@ -163,13 +166,12 @@ def release_gram(design: Design, prepared: Prepared, matrix: OwnMatrix, seeds: d
         add_products(rows, matrix.constant[first : first + count, None], sums[:, None])
         return rows
 
-    corrections = yield from upload(stage, gate, seeds, read, matrix.bound)
-    pairs = [(me, p) if (me, p) in stage.pairs else (p, me) for p in stage.partners(me)]
-    values = (own[np.triu_indices(width, 1)], sums, *corrections)
-    masks: tuple[Any, ...] = (OWN.mask, OWN.mask, *(stage.masks(pair) for pair in pairs))
+    corrections = yield from upload(stage, gate, seeds, read, matrix.bound, losses)
+    values = (own[np.triu_indices(width, 1)], sums, *corrections.values())
+    masks: tuple[Any, ...] = (OWN.mask, OWN.mask, *(stage.masks(pair) for pair in corrections))
     if design.exact:
         return Parts(gate.exact(*(_packed(part, mask) for part, mask in zip(values, masks, strict=True))))
-    weights = (triangle, column_sums, *(layout.cross_weights(pair) for pair in pairs))
+    weights = (triangle, column_sums, *(layout.cross_weights(pair) for pair in corrections))
     return Parts(gate.the_rest(Private(values, sensitivity), weights, masks))
 
 
@@ -233,17 +235,18 @@ class SumsOfRows:
         return (self.squares, *([self.sums] if self.classes is not None else []), *([self.count] if sized else []))
 
 
-def release_sums(design: Design, prepared: Prepared, sums: SumsOfRows, seeds: dict[str, bytes]) -> Program[Parts]:
+def release_sums(
+    design: Design, prepared: Prepared, sums: SumsOfRows, seeds: dict[str, bytes], losses: Losses
+) -> Program[Parts]:
     """Squares of its columns that are not binary; class sums, by itself or with the label holder; the class size."""
     figures, gate = prepared.figures, sums.gate
     stage = design.stage(figures, prepared.digest)
-    corrections = yield from upload(stage, gate, seeds, sums.read, sums.bound)
-    own, me = sums.own(), gate.node
-    pairs = [(me, p) if (me, p) in stage.pairs else (p, me) for p in stage.partners(me)]
+    corrections = yield from upload(stage, gate, seeds, sums.read, sums.bound, losses)
+    own = sums.own()
     parts = gate.integers(
-        Private((*own, *corrections), design.sensitivity(figures)),
+        Private((*own, *corrections.values()), design.sensitivity(figures)),
         (*sums_weights(figures, len(own)), *(1.0 for _ in corrections)),
-        (*(OWN.mask for _ in own), *(stage.masks(pair) for pair in pairs)),
+        (*(OWN.mask for _ in own), *(stage.masks(pair) for pair in corrections)),
         rho=design.rho("sums"),
         scope=Scope.JOINT,
         audience=design.audience,
@@ -338,18 +341,19 @@ class Lifting(Protocol):
 
 @dataclass(frozen=True)
 class Collected:
-    """What came of one release: each party's own parts, and the products of each pair."""
+    """What came of one release, of those who were not lost: each party's own parts, and the products of each pair."""
 
     own: Mapping[str, tuple[Integers, ...]]
     cross: Mapping[tuple[str, str], Integers]
 
 
-def collect_sums(design: Design, prepared: Prepared, gate: Gate) -> Program[Collected]:
+def collect_sums(design: Design, prepared: Prepared, gate: Gate, losses: Losses) -> Program[Collected]:
     """Class sums; in a consortium noised here, before anything else is done with them."""
     job, figures = design.job, prepared.figures
     stage = design.stage(figures, prepared.digest)
     own = {name: own_count(job, figures, name) for name in job.roster.parties}
-    totals = yield from collect(stage, own, job.roster.parties)
+    totals = yield from collect(stage, own, losses)
+    losses.came(totals.parts, "class sums")
     got, ring = Collected(totals.parts, totals.products()), Ring(figures.bits)
     if design.audience is Audience.ALL:
         return replace(got, cross={pair: ring.signed(part) for pair, part in got.cross.items()})
@@ -361,12 +365,21 @@ def collect_sums(design: Design, prepared: Prepared, gate: Gate) -> Program[Coll
     return replace(got, cross={pair: ring.signed(part) for pair, part in got.cross.items()})
 
 
-def collect_gram(design: Design, prepared: Prepared, gate: Gate) -> Program[Floats]:
-    """The noisy Gram matrix of [a, c·1, τ·y] in steps²: squared lengths first, then the rest in rings that fit."""
+def collect_gram(design: Design, prepared: Prepared, gate: Gate, losses: Losses) -> Program[Floats]:
+    """The noisy Gram matrix of [a, c·1, τ·y] in steps²: squared lengths first, then the rest in rings that fit.
+
+    Of those who are lost its rows and columns are zeros.
+    """
     job, figures, layout = design.job, prepared.figures, prepared.layout
-    parties, inside, fixed = job.roster.parties, design.audience is not Audience.ALL, fixed_labels(job, figures)
+    parties, inside, fixed = (
+        losses.rest(job.roster.parties),
+        design.audience is not Audience.ALL,
+        fixed_labels(job, figures),
+    )
     squares = Diagonals({name: figures.widths[name] - (fixed and name == job.roster.label) for name in parties})
-    yield Post(dict.fromkeys(parties, SendDiagonal()), parties, fold=squares)
+    losses.hear((yield Post(dict.fromkeys(parties, SendDiagonal()), parties, fold=squares)), GRAM)
+    losses.came(squares.values, "squared lengths")
+    parties = losses.rest(parties)
     sensitivity, weights = design.sensitivity(figures), {name: layout.weights(name) for name in parties}
     lengths = dict(squares.values)
     if inside:
@@ -388,11 +401,11 @@ def collect_gram(design: Design, prepared: Prepared, gate: Gate) -> Program[Floa
     rings = layout.fit(diagonal, room if design.exact else noise_sd(sensitivity, design.rho("joint"), 1.0))
     stage = design.stage(figures, prepared.digest, layout.by_party(rings.bits))
     yield Post(dict.fromkeys(parties, Widths(rings.bits)), ())
-    totals = yield from collect(stage, dict.fromkeys(parties, 2), parties)
+    totals = yield from collect(stage, dict.fromkeys(parties, 2), losses)
     got = Collected(totals.parts, totals.products())
     if inside:
         exact, masks = _flat(got, stage)
-        own = [weight for name in parties for weight in weights[name][1:]]
+        own = [weight for name in got.own for weight in weights[name][1:]]
         cross = [layout.cross_weights(pair) for pair in got.cross]
         released = gate.the_rest(Private(exact, sensitivity), (*own, *cross), masks)
         got = _like(got, [part.value.values for part in released])
@@ -425,9 +438,9 @@ def gram_matrix(layout: Layout, rings: Lifting, diagonal: Floats, got: Collected
     matrix[s, s] = roster.rows * figures.constant**2
     if fixed_labels(layout.job, figures):
         matrix[s + 1, s + 1] = roster.rows * figures.label**2
-    for name in roster.parties:
+    for name, parts in got.own.items():
         at, unit = order[layout.mine(name)], units[layout.mine(name)]
-        upper, sums = map(OWN.signed, got.own[name])
+        upper, sums = map(OWN.signed, parts)
         i, j = np.triu_indices(at.size, 1)
         matrix[at[i], at[j]] = matrix[at[j], at[i]] = upper * unit[i] * unit[j]
         matrix[at, s] = matrix[s, at] = sums * unit
@@ -440,13 +453,15 @@ def gram_matrix(layout: Layout, rings: Lifting, diagonal: Floats, got: Collected
 
 
 def class_sums(design: Design, got: Collected, labels: Floats) -> Sums:
-    """Class sums in the columns' own units."""
+    """Class sums in the columns' own units; zeros for those who are lost."""
     job, figures, owner = design.job, design.sums, design.columns.owner
     assert figures is not None
     label, unit = job.roster.label, figures.step / figures.label
     sd = noise_sd(design.sensitivity(figures), design.rho("sums"), unit)
     both, squares, noise = np.zeros((owner.size, 2)), np.zeros(owner.size), np.full(owner.size, sd)
     for k, name in enumerate(job.roster.parties):
+        if name not in got.own:
+            continue
         at = np.flatnonzero(owner == k)
         squares[at[squared_columns(job, name)]] = OWN.signed(got.own[name][0]) * figures.step**2 / 2.0
         if name == label or figures.alone:
