@@ -74,7 +74,9 @@ def entries(store, party):
 # ---------------------------------------------------------------------------------------- at every moment
 
 
-@pytest.mark.parametrize("after", range(ALL + 1))
+@pytest.mark.parametrize(
+    "after", [pytest.param(k, marks=[] if k in (0, 2, 4, 8, PARTS) else SLOW) for k in range(ALL + 1)]
+)
 def test_a_party_that_falls_silent_at_any_moment_leaves_the_others_a_model_and_nothing_is_paid_twice(
     after, whole, tmp_path
 ):
@@ -93,9 +95,7 @@ def test_a_party_that_falls_silent_at_any_moment_leaves_the_others_a_model_and_n
         assert closed
 
 
-@pytest.mark.parametrize(
-    "after", [SUMS, pytest.param(6, marks=SLOW), NEXT_SEEDS, pytest.param(LENGTHS, marks=SLOW), NEXT_ROWS]
-)
+@pytest.mark.parametrize("after", [SUMS, *(pytest.param(k, marks=SLOW) for k in (6, NEXT_SEEDS, LENGTHS)), NEXT_ROWS])
 def test_what_is_released_without_a_party_is_the_whole_release_with_its_rows_and_columns_struck_out(
     after, whole, tmp_path
 ):
@@ -120,7 +120,7 @@ def test_a_party_lost_before_anything_is_released_leaves_a_run_of_the_others_alo
     assert np.allclose(fit.inference().table["estimate"], alone.inference().table["estimate"])
 
 
-@pytest.mark.parametrize("after", [*(pytest.param(k, marks=SLOW) for k in (0, 2, 4, 7)), LENGTHS, PARTS - 1])
+@pytest.mark.parametrize("after", [*(pytest.param(k, marks=SLOW) for k in (0, 2, 4, 7, LENGTHS)), NEXT_ROWS])
 def test_a_consortium_goes_on_without_a_party_too(after, tmp_path):
     fit = run(tmp_path, {"c": after}, trust="consortium")
     assert list(fit.coefficients) == ["a", "b"]
@@ -179,9 +179,10 @@ class Until:
         return co.InProcess().run(nodes, watched)
 
 
-@pytest.mark.thinned("slow")
-@pytest.mark.parametrize("after", [2, 4, 8, 9])
-@pytest.mark.parametrize("cut", [8, 20, 30, 38, 46])
+@pytest.mark.parametrize(
+    ("after", "cut"),
+    [(4, 38), (9, 46), *(pytest.param(k, n, marks=SLOW) for k in (2, 4, 8, 9) for n in (8, 20, 30))],
+)
 def test_a_run_that_was_cut_after_it_lost_a_party_goes_on_without_it(after, cut, tmp_path):
     expected = run(tmp_path / "uncut", {"c": after})
     with pytest.raises(Cut):
@@ -248,7 +249,7 @@ def test_nobody_with_columns_left_is_an_end():
         losses.told((0,), "c", "now")
 
 
-@pytest.mark.parametrize("topology", [None, co.Topology.ring(3)])
+@pytest.mark.parametrize("topology", [pytest.param(None, marks=SLOW), co.Topology.ring(3)])
 def test_under_encryption_between_two_parties_a_lost_one_is_a_clear_end(topology, tmp_path):
     with pytest.raises(PartyLost, match=r"cannot go on without|needs a quorum"):
         run(tmp_path, {"c": 3}, trust="parties", method=co.PrivateGram(topology=topology), noise=None)
