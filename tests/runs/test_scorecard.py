@@ -133,7 +133,7 @@ def test_the_stated_rounding_is_what_some_row_is_off_by(private):
 def test_unasked_bins_of_whole_numbers_are_told_in_whole_numbers(column, first, last):
     """Each is straight and worth so much that it has all the bins it may have."""
     effect = _effect(column, [3.0] + [0.0] * (len(column.groups()[0]) - 1))
-    bounds = bounds_of(effect, None, 1e-9)
+    bounds = bounds_of(effect, None, 0.05)
     names, low, high, _ = _numbers(effect, bounds)
     assert len(names) <= MOST
     assert [*names[:2], names[-1]] == [*first, last]
@@ -167,7 +167,7 @@ def test_asked_edges_of_declared_whole_numbers_name_those_between_them():
 def test_days_never_share_an_edge():
     day = co.Date("since", dt.date(2020, 1, 1), dt.date(2020, 1, 21))
     effect = Effect("bank", day, 0, day.groups()[0], np.array([3.0]))
-    names = _numbers(effect, bounds_of(effect, None, 1e-9))[0]
+    names = _numbers(effect, bounds_of(effect, None, 0.05))[0]
     assert len(set(names)) == len(names) <= MOST
 
 
