@@ -142,7 +142,7 @@ TARGETS = {
         delta=1e-3,
     ),
     "published-zeroth-order": Target(
-        "one primal update of zeroth-order ADMM, Gratton, theorem 4.1",
+        "one primal update of zeroth-order ADMM at a smoothing of u = 0.1 (the thesis has u = 1), Gratton, theorem 4.1",
         "replace one row of 20: all zeros, or the first feature and the label 1",
         {"neighbour": Adversary("the agent's x", "its first entry", first_update)},
         trials=1_000,

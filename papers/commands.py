@@ -25,6 +25,9 @@ Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; by default one
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only names: of figures that failed or differ.")]
 Pages = Annotated[Path, typer.Option("--pages", help="The folder of the pages, with the record in results/.")]
+Seeds = Annotated[
+    int, typer.Option(min=1, max=2, help="2: once more with other seeds; a verdict that differs is marked as unstable.")
+]
 KEPT = "what was finished is kept; the same command goes on from there."
 
 
@@ -76,13 +79,14 @@ def run(
     full: Full = False,
     results: Results = Path("reproduced"),
     jobs: Jobs = None,
+    seeds: Seeds = 1,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Run some figures and judge their claims.
 
-    Finished cases are kept in the results folder, so an interrupted run goes on where it stopped; a change of the code runs
-    everything again. Real data are read from the folder that COLONNADE_DATA names; a figure without its data is left out and said so.
+    Finished cases are kept in the results folder, so an interrupted run goes on where it stopped; a change of what is computed runs
+    it again, one of a drawing or a check does not. Real data are read from the folder that COLONNADE_DATA names; a figure without its data is left out and said so.
     The exit code is 1 if a case failed, or if a claim's verdict is not the one that its figure's file says.
 
     Examples:
@@ -94,7 +98,7 @@ def run(
     with explained(KEPT):
         from papers.registry import chosen, discover
 
-        _reproduce(chosen(names, discover()), full, results, jobs, quiet, as_json)
+        _reproduce(chosen(names, discover()), full, results, jobs, seeds, quiet, as_json)
 
 
 @app.command("all")
@@ -102,21 +106,32 @@ def run_all(
     full: Full = False,
     results: Results = Path("reproduced"),
     jobs: Jobs = None,
+    seeds: Seeds = 1,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run every figure; see `python -m papers run`.
+    """Run every figure; see `python -m papers run`. A full run goes figure by figure, the cheapest first.
 
     Examples:
 
-      python -m papers all --quick
+      python -m papers all --quick --seeds 2
 
       COLONNADE_DATA=data python -m papers all --full
     """
     with explained(KEPT):
         from papers.registry import discover
 
-        _reproduce(list(discover().values()), full, results, jobs, quiet, as_json)
+        wanted = list(discover().values())
+        if not full:
+            _reproduce(wanted, full, results, jobs, seeds, quiet, as_json)
+            return
+        from papers.pieces import cheapest_first
+
+        for listed in cheapest_first(
+            wanted, Path("papers")
+        ):  # every figure a piece that is written before the next one begins
+            _run([listed], full, results, jobs, seeds, quiet or as_json)
+        _reproduce(wanted, full, results, jobs, seeds, quiet, as_json)  # runs nothing: all of it is kept
 
 
 @app.command()
@@ -124,6 +139,7 @@ def findings(
     full: Full = False,
     results: Results = Path("reproduced"),
     jobs: Jobs = None,
+    seeds: Seeds = 1,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -143,12 +159,46 @@ def findings(
         from papers.registry import chosen, discover
         from papers.runner import facts
 
-        outcomes = _run(chosen(figures(), discover()), full, results, jobs, quiet or as_json)
+        outcomes = _run(chosen(figures(), discover()), full, results, jobs, seeds, quiet or as_json)
         said = [facts(outcome) for outcome in outcomes]
         whole = all(outcome.status in ("as stated", "differs") for outcome in outcomes)
         record = {one["name"]: one for one in said}
         text = told(record) if whole else "not all figures could be run: `python -m papers run` says why."
         answer(said, text, _astray(outcomes), quiet, as_json)
+        _end(outcomes)
+
+
+@app.command()
+def judge(
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Figures; '*' stands for all that were run there.")
+    ],
+    results: Results = Path("reproduced"),
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge and draw again from the rows of an earlier run, whatever the code's version; nothing is run.
+
+    Examples:
+
+      python -m papers judge lou-2
+
+      python -m papers judge "*" --results reproduced
+    """
+    with explained():
+        from papers.page import write_pages
+        from papers.plot import check_drawing
+        from papers.registry import chosen, discover
+        from papers.runner import facts, judged_again
+
+        check_drawing()
+        found = [judged_again(listed, results) for listed in chosen(names, discover())]
+        _, outcomes = write_pages([one for one in found if one is not None], results)
+        if quiet or as_json:
+            answer([facts(outcome) for outcome in outcomes], "", _astray(outcomes), quiet, as_json)
+        else:
+            for outcome in outcomes:
+                _tell(outcome)
         _end(outcomes)
 
 
@@ -180,6 +230,39 @@ def publish(
             f"{len(fresh)} figures kept in {folder / record.FOLDER}; rendered anew: {', '.join(changed) or 'nothing'}"
         )
         answer({"figures": fresh, "pages": changed}, text, "\n".join(fresh), quiet, as_json)
+
+
+@app.command()
+def draw(
+    folder: Pages = Path("papers"),
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit code 1 where a plot differs.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the figures' names.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draw every kept figure again from the curves in its record; nothing is run.
+
+    Examples:
+
+      python -m papers draw
+
+      python -m papers draw --check
+    """
+    with explained():
+        from papers import record
+        from papers.plot import check_drawing
+
+        check_drawing()
+        changed = []
+        for name, svg in record.drawn(record.load(folder)).items():
+            path = folder / record.FOLDER / f"{name}.svg"
+            if not path.is_file() or path.read_text(encoding="utf-8") != svg:
+                changed.append(name)
+                if not check:
+                    path.write_text(svg, encoding="utf-8")
+        text = f"{'stale' if check else 'drawn anew'}: {', '.join(changed) or 'nothing'}"
+        answer(changed, text, "\n".join(changed), quiet, as_json)
+        if check and changed:
+            raise typer.Exit(1)
 
 
 @app.command()
@@ -260,9 +343,9 @@ def comparison(
 
 def _render(folder: Path, write: bool = True) -> list[str]:
     """The names of the pages that are not what the record makes of them; they are written unless told not to."""
-    from papers import findings, record
+    from papers import coverage, findings, record
 
-    wanted = {"findings.md": findings.page, "gallery.md": record.gallery, "README.md": record.listed}
+    wanted = {"findings.md": findings.page, "gallery.md": record.gallery, "README.md": coverage.page}
     changed = []
     for path, text in record.rendered(folder, wanted).items():
         if path.read_text(encoding="utf-8") != text:
@@ -273,11 +356,11 @@ def _render(folder: Path, write: bool = True) -> list[str]:
 
 
 def _reproduce(
-    wanted: Sequence[Listed], full: bool, results: Path, jobs: int | None, quiet: bool, as_json: bool
+    wanted: Sequence[Listed], full: bool, results: Path, jobs: int | None, seeds: int, quiet: bool, as_json: bool
 ) -> None:
     from papers.runner import facts
 
-    outcomes = _run(wanted, full, results, jobs, quiet or as_json)
+    outcomes = _run(wanted, full, results, jobs, seeds, quiet or as_json)
     if quiet or as_json:
         answer([facts(outcome) for outcome in outcomes], "", _astray(outcomes), quiet, as_json)
     else:
@@ -288,7 +371,9 @@ def _reproduce(
     _end(outcomes)
 
 
-def _run(wanted: Sequence[Listed], full: bool, results: Path, jobs: int | None, silent: bool) -> list[Outcome]:
+def _run(
+    wanted: Sequence[Listed], full: bool, results: Path, jobs: int | None, seeds: int, silent: bool
+) -> list[Outcome]:
     from rich.console import Console
 
     from papers.page import write_pages
@@ -297,7 +382,7 @@ def _run(wanted: Sequence[Listed], full: bool, results: Path, jobs: int | None, 
 
     check_drawing()
     seen = Console(stderr=True).is_terminal and not silent
-    outcomes = reproduce(wanted, results, quick=not full, jobs=jobs, progress=seen)
+    outcomes = reproduce(wanted, results, quick=not full, jobs=jobs, progress=seen, seeds=seeds)
     return write_pages(outcomes, results)[1]
 
 
@@ -314,7 +399,8 @@ def _tell(outcome: Outcome) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from papers.page import WORDS
+    from papers.page import WORDS, seeds_told
+    from papers.runner import facts
 
     console, figure = Console(soft_wrap=True), outcome.figure
     console.print(Text(f"{figure.name}: {figure.title}", style="bold"))
@@ -326,6 +412,9 @@ def _tell(outcome: Outcome) -> None:
         verdict = WORDS[one.verdict.held, one.claim.reproduces]
         console.print(Text(f"  {verdict}", style="" if one.as_stated else "bold red") + Text(f": {one.claim.says}"))
         console.print(Text(f"      {one.verdict.evidence} ({one.claim.confidence})"))
+        if one.stable is False or one.claim.changed:
+            (said,) = [claim for claim in facts(outcome)["claims"] if claim["says"] == one.claim.says]
+            console.print(Text(f"      {seeds_told(said, outcome.chance)}"))
         if one.claim.finding:
             console.print(Text(f"      {one.claim.finding}"))
     for failure in outcome.failures:

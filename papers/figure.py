@@ -37,13 +37,17 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a published curve is said to show. `reproduces=False` is a finding: the claim is known not to hold."""
+    """What a published curve is said to show. `reproduces=False` is a finding: the claim is known not to hold.
+
+    A claim and its criterion are written down before its figure runs; one that was changed afterwards says so.
+    """
 
     says: str
     check: Callable[[pl.DataFrame], Verdict]
-    confidence: str  # how sure: "exact", or the test and its level over the repeats
+    confidence: str  # the criterion: what has to be the case, exactly or by which test and level over the repeats
     reproduces: bool = True
     finding: str = ""  # why it does not hold and what holds instead; required where reproduces is False
+    changed: str = ""  # what was another claim or criterion before it was seen to run, and why
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class Figure:
     claims: tuple[Claim, ...]
     privacy: str  # of what is drawn, printed on the plot: one or more of `stated`, or why there is none, such as EXACT
     data: tuple[str, ...] = ()  # data sets it reads, by name
+    less: str = ""  # what even a full run has less of than the paper, and why: it stands on the plot
+    fresh: bool = False  # its cases have no seed and yet chance has a part: noise of the system, or a clock
     listing: Callable[[pl.DataFrame], list[dict[str, str]]] | None = (
         None  # a small table that pages print beside the plot
     )

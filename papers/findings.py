@@ -78,6 +78,18 @@ FINDINGS = (
         (),
     ),
     Finding(
+        "Predictions read off a sketch (DP-BCFW)",
+        f"{LOU}, table V, and section IV-E",
+        "For logistic and smoothed hinge loss a party reads one prediction a row off the aggregated sketch, Jᵀq in the place of A x. Its error is ‖A x‖/√m in every row for m sketch rows: more than the prediction itself unless m is near the number of rows. Where the ball is wide enough for the truth that decides, noise or not.",
+        (
+            Shown("lou-table-5", "to apply algorithm 2 to the other losses"),
+            Shown("lou-table-5", "with the printed noise it ends below"),
+            Shown("lou-8", "the same where the ball holds the truth"),
+        ),
+        "Products of columns instead of predictions of rows, which a sketch keeps better: least squares in the private methods (`co.PrivateBlockFrankWolfe`, `co.PrivateGram`), other losses by their quadratic model.",
+        (Shown("private-comparison", "every model lies in the ball"),),
+    ),
+    Finding(
         "Stale slopes (sparse Frank-Wolfe)",
         f"{RAFF}, algorithm 2, lines 22 to 28",
         "A Frank-Wolfe step shrinks the whole model, so with the logistic loss the slopes of all rows change. Algorithm 2 renews slopes only in rows that hold the chosen column; the column that looks steepest is soon another one, and the steps are not those of algorithm 1, as is said. "
@@ -180,12 +192,13 @@ FINDINGS = (
         "“Intrinsic” privacy (D-ZOA)",
         f"{GRATTON}, chapter 4, theorem 4.1 and equations 4.9 to 4.13",
         "No noise is added: the randomness of the zeroth-order solver is counted as noise. An upper bound of its variance is taken for the variance, with a normal distribution and independent entries. The bound does not depend on the distance over which slopes are looked at, and the real scatter does: a better solver is a less private one. "
-        "At the thesis' own distance the attack is far weaker, and with more features it may refute nothing.",
+        "At the thesis' own distance this attack refutes nothing, which proves nothing either.",
         (
             Shown("finding-intrinsic-noise", "the solver's errors"),
             Shown("finding-intrinsic-noise", "one update is private"),
             Shown("attacks-published", ATTACK + "one primal update"),
             Shown("gratton-4.8", "D-ZOA is (epsilon, delta)-private"),
+            Shown("gratton-4.2", "the entries of the stochastic slope are normally distributed, with J = 1"),
         ),
         "Noise that is added: σ = (c₁/(ρ|V|M) + 2e) √(K/(2ρ₀)) for K rounds at a total price of ρ₀, e a certified bound on the distance from the inner optimum, which a zeroth-order solver cannot give by itself. So "
         "`co.GraphZerothOrder` claims nothing: its releases are exact, a budget refuses them, and the thesis' statement is shown as conditional ([zeroth-order.md](../docs/zeroth-order.md)).",

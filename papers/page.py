@@ -2,14 +2,15 @@
 
 <results>/index.html              every figure that has been run there, with its claims and what became of them
 <results>/<figure>/figure.svg     the plot, with the privacy of its curves below
-<results>/<figure>/rows.parquet   all rows behind it
+<results>/<figure>/rows.parquet   all rows behind it; again.parquet, those of a second run with other seeds
+<results>/<figure>/plot.json      the plot as values: what `python -m papers draw` draws again
 <results>/<figure>/outcome.json   verdicts, failures, version, CPU seconds
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from importlib.resources import files
@@ -20,8 +21,8 @@ from typing import Any
 from colonnade.errors import StoreError
 from colonnade.privacy.store import write_synced
 from papers.figure import Figure
-from papers.plot import to_svg
-from papers.runner import Failure, Outcome, facts
+from papers.plot import to_svg, values
+from papers.runner import Failure, Outcome, facts, run_line
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'"  # a page loads nothing from elsewhere
 WORDS = {  # what the gallery and the command line call a verdict
@@ -75,13 +76,31 @@ def _write_plot(figure: Figure, outcome: Outcome, folder: Path) -> None:
     rows = BytesIO()
     outcome.table.write_parquet(rows)
     write_synced(folder / "rows.parquet", rows.getvalue())
-    drawn = to_svg(figure.draw(outcome.table), privacy_line(figure))
+    if outcome.again_table is not None and outcome.chance != "none":
+        rows = BytesIO()
+        outcome.again_table.write_parquet(rows)
+        write_synced(folder / "again.parquet", rows.getvalue())
+    plot = figure.draw(outcome.table)
+    write_synced(folder / "plot.json", json.dumps(values(plot), ensure_ascii=False).encode())
+    drawn = to_svg(plot, foot(run_line(figure, outcome.quick), figure.privacy))
     write_synced(folder / "figure.svg", drawn.encode())
 
 
-def privacy_line(figure: Figure) -> str:
-    """What stands on a plot about the privacy of what it shows: it stays with a picture that is taken out of its page."""
-    return f"Privacy: {figure.privacy}"
+def foot(run: str, privacy: str) -> str:
+    """What stands on a plot about its run and about its privacy: it stays with a picture that is taken out of its page."""
+    return f"{run}\nPrivacy: {privacy}"
+
+
+def seeds_told(claim: Mapping[str, Any], chance: str) -> str:
+    """What other seeds say of a verdict, and whether the claim was changed after it was seen to run."""
+    told = {
+        None: "Not yet run with other seeds.",
+        True: "Other seeds give the same verdict." if chance == "seeds" else "A second run gives the same verdict.",
+        False: f"UNSTABLE: a second run gives the other verdict ({claim['again']}).",
+    }[claim["stable"]]
+    if chance == "none":
+        told = "No chance in it: a second run is the same."
+    return f"{told} Changed: {claim['changed']}" if claim["changed"] else told
 
 
 # ------------------------------------------------------------------------------------------------ HTML
@@ -106,7 +125,8 @@ def _section(said: dict[str, Any], results: Path) -> str:
         warn = "" if claim["held"] and claim["expected"] else " none"
         parts.append(
             f'<div class="statement{warn}"><p><strong>{escape(verdict)}.</strong> {escape(claim["says"])}</p>'
-            f'<p class="soft">{escape(claim["evidence"])} ({escape(claim["confidence"])})</p>{finding}</div>'
+            f'<p class="soft">{escape(claim["evidence"])} ({escape(claim["confidence"])})</p>{finding}'
+            f'<p class="soft">{escape(seeds_told(claim, said["chance"]))}</p></div>'
         )
     for failure in said["failures"]:
         parts.append(f"<p>Failed: <code>{escape(json.dumps(failure['case']))}</code> {escape(failure['reason'])}</p>")

@@ -4,8 +4,10 @@
     panel.line([1, 2, 3], [1.0, 0.1, 0.01], "ours")
     to_svg(Plot("Errors by round", [panel]), foot="Privacy: none")
 
-Same     the same values give the same file: ids come from a fixed salt, and no date and no version are written into it.
-Text     stays text, so that a picture can be searched and copied from. It is set for a wide font: others fit as well.
+Told apart   a curve has a colour, a dash and a name beside its end (looks.py); a panel has at most eight.
+Same         the same values give the same file: ids come from a fixed salt, and no date and no version are written into it.
+Text         stays text, so that a picture can be searched and copied from. It is set for a wide font: others fit as well.
+Kept         `values` is a plot as JSON, `from_values` the plot again: a kept one is drawn anew without running anything.
 """
 
 from __future__ import annotations
@@ -14,22 +16,28 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
-from io import StringIO
+from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import InvalidInput
-from colonnade.views.chart import COLOURS
+from papers.looks import COLOURS, DASHES, MOST, apart, look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-WIDTH, LEFT, RIGHT, ROW = 9.6, 0.85, 0.2, 0.19  # inches: of a picture, its margins, a line of text
-LETTER = 0.076  # inches: a letter of a name, on average
-GREY = "#888888"
-DASHES = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1, 1.8)), "longdash": (0, (9, 3))}
+WIDTHS = {1: 9.6, 2: 10.8, 3: 13.2}  # inches: of a picture, by panels side by side
+LEFT, RIGHT, ROW = 0.85, 0.1, 0.19  # inches: the margins, a line of text
+BESIDE, BELOW = 0.55, 0.72  # inches between panels, for what stands at their axes
+LETTER, NAME, NAMED = (
+    0.076,
+    0.066,
+    24,
+)  # inches: a letter of a bar's name and of a curve's; letters in a line of the latter
+GREY = "#6E6E6E"
+HATCHES = ("", "////", "....", "xxxx")
 LOOK: dict[Any, Any] = {
     "svg.hashsalt": "papers",
     "svg.fonttype": "none",
@@ -43,9 +51,10 @@ LOOK: dict[Any, Any] = {
     "axes.formatter.min_exponent": 4,  # 0.6 and 20 rather than powers of ten
     "grid.color": "#d4d9df",
     "grid.linewidth": 0.6,
+    "hatch.linewidth": 0.6,
     "xtick.bottom": False,  # the grid says where a tick is
     "ytick.left": False,
-    "lines.linewidth": 1.5,
+    "lines.linewidth": 1.6,
     "lines.markersize": 4.0,
 }
 
@@ -56,12 +65,13 @@ class Line:
 
     x: list[float]
     y: list[float]
-    name: str  # in the legend, once for all panels; an empty one is left out
+    name: str  # beside its end
+    method: str  # what it is a curve of: the colour follows it in every figure
     colour: str
-    dash: str
+    dash: int
     joined: bool  # by a line; else only marks
     marks: bool
-    width: float
+    steps: bool  # constant around every x, as in a histogram
 
 
 @dataclass
@@ -81,18 +91,22 @@ class Panel:
         self,
         x: Iterable[Any],
         y: Iterable[Any],
-        name: str = "",
-        colour: str = "",
-        dash: str = "",
+        name: str,
+        method: str = "",
         *,
         joined: bool = True,
         marks: bool = False,
-        width: float = 1.5,
+        steps: bool = False,
     ) -> None:
-        """Add a curve; without a colour or a dash it gets the next one."""
-        turn, place = divmod(len(self.lines), len(COLOURS))
-        look = colour or COLOURS[place], dash or list(DASHES)[turn % len(DASHES)]
-        self.lines.append(Line(_numbers(x), _numbers(y), name, *look, joined, marks or not joined, width))
+        """Add a curve; without a method, its name is one."""
+        if len(self.lines) == MOST:
+            raise InvalidInput(
+                f"{name!r} would be curve {MOST + 1} of a panel: nobody can tell so many apart, split it."
+            )
+        met = [line.method for line in self.lines]
+        colour, dash = look(method or name, met, [line.dash for line in self.lines])
+        told = (name, method or name, colour, dash, joined, marks or not joined, steps)
+        self.lines.append(Line(_numbers(x), _numbers(y), *told))
 
     def level(self, y: float, note: str = "") -> None:
         """Add a horizontal line, such as what was claimed."""
@@ -106,15 +120,9 @@ class Plot:
     title: str
     panels: Sequence[Panel] = ()
     columns: int = 1  # panels side by side
-    height: float = 5.2  # inches, of all panels together
+    height: float = 4.6  # inches, of all panels together
     same_y: bool = False  # all panels have the vertical axis of the first
     table: Mapping[str, Sequence[str]] = field(default_factory=dict)  # cells by heading
-
-    @property
-    def legend(self) -> list[str]:
-        """The names of what is drawn, each once."""
-        named = [name for panel in self.panels for name in (*(line.name for line in panel.lines), *panel.bars)]
-        return [name for name in dict.fromkeys(named) if name]
 
 
 def check_drawing() -> None:
@@ -123,117 +131,220 @@ def check_drawing() -> None:
         raise InvalidInput("figures are drawn by matplotlib, which is not installed. Try: pip install -e '.[papers]'")
 
 
+# ------------------------------------------------------------------------------------------------ as values
+
+
+def values(plot: Plot) -> dict[str, Any]:
+    """The plot as JSON holds it, to five digits; what cannot be shown is null."""
+    found = asdict(plot)
+    for panel in found["panels"]:
+        panel["levels"] = [[_short(y), note] for y, note in panel["levels"]]
+        panel["bars"] = {name: [_short(v) for v in sizes] for name, sizes in panel["bars"].items()}
+        for line in panel["lines"]:
+            line["x"], line["y"] = [[_short(v) for v in line[axis]] for axis in ("x", "y")]
+    return found
+
+
+def from_values(kept: Mapping[str, Any]) -> Plot:
+    """The plot that `values` was made of."""
+    panels = []
+    for said in kept["panels"]:
+        lines = [Line(**{**line, "x": _numbers(line["x"]), "y": _numbers(line["y"])}) for line in said["lines"]]
+        levels = [(float(y), str(note)) for y, note in said["levels"]]
+        panels.append(Panel(**{**said, "lines": lines, "levels": levels}))
+    return Plot(**{**kept, "panels": panels})
+
+
+def _short(value: float) -> float | None:
+    return float(f"{value:.5g}") if math.isfinite(value) else None
+
+
+# ------------------------------------------------------------------------------------------------ drawing
+
+
 def to_svg(plot: Plot, foot: str = "") -> str:
     """The picture as SVG; `foot` stands below it, such as what privacy the curves have."""
+    written = StringIO()
+    _drawn(plot, foot, written, "svg")
+    return _smaller(written.getvalue())
+
+
+def to_png(plot: Plot, foot: str = "") -> bytes:
+    """The same for eyes that have no browser."""
+    written = BytesIO()
+    _drawn(plot, foot, written, "png")
+    return written.getvalue()
+
+
+def _drawn(plot: Plot, foot: str, target: Any, kind: str) -> None:
     from matplotlib import rc_context, rcdefaults, rcParams
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
 
-    title, notes = _lines(plot.title, 105), _lines(foot, 145)
-    across = _legend_columns(plot.legend)
-    listed = math.ceil(len(plot.legend) / across)
+    width = WIDTHS[min(plot.columns, max(WIDTHS))] if plot.panels else WIDTHS[1]
+    title, notes = _lines(plot.title, int(11 * width)), _lines(foot, int(15 * width))
     rows = max((len(cells) for cells in plot.table.values()), default=0)
     above = 0.15 + 1.3 * ROW * len(title) + (0.3 if any(panel.title for panel in plot.panels) else 0.1)
     body = plot.height if plot.panels else 1.4 * ROW * (rows + 1)
-    below = 0.6 + ROW * listed if plot.panels else 0.1
+    bars = any(panel.bars for panel in plot.panels)
+    below = 0.6 + ROW * bars if plot.panels else 0.1
     height = above + body + below + ROW * len(notes) + 0.15
     with rc_context():
         rcdefaults()  # whatever a user's own settings say
         rcParams.update(LOOK)
-        canvas = Canvas(figsize=(WIDTH, height), facecolor="white")
-        FigureCanvasSVG(canvas)
+        canvas = Canvas(figsize=(width, height), facecolor="white")
+        (FigureCanvasSVG if kind == "svg" else FigureCanvasAgg)(canvas)
         for k, text in enumerate(title):
             at = 1 - (0.25 + 1.3 * ROW * k) / height
-            canvas.text(0.18 / WIDTH, at, text, fontsize=11, fontweight="bold", va="center", parse_math=False)
+            canvas.text(0.18 / width, at, text, fontsize=11, fontweight="bold", va="center", parse_math=False)
         for k, text in enumerate(notes):
             at = (ROW * (len(notes) - k - 0.5) + 0.1) / height
-            canvas.text(0.18 / WIDTH, at, text, fontsize=8, color="#545d68", va="center", parse_math=False)
+            canvas.text(0.18 / width, at, text, fontsize=8, color="#545d68", va="center", parse_math=False)
         if plot.panels:
-            _draw_panels(canvas, plot, 1 - above / height, 1 - (above + body) / height)
-            _draw_legend(canvas, plot, across, 1 - (above + body + 0.5) / height)
+            _draw_panels(canvas, plot, width, height, above, body)
+        if bars:
+            _draw_legend(canvas, 0.18 / width, 1 - (above + body + 0.5) / height)
         if plot.table:
-            _draw_table(canvas, plot.table, 1 - (above + body) / height, body / height)
-        written = StringIO()
-        canvas.savefig(written, format="svg", metadata={"Date": None, "Creator": None, "Title": plot.title})
-    return _smaller(written.getvalue())
+            _draw_table(canvas, plot.table, width, 1 - (above + body) / height, body / height)
+        about = {"Date": None, "Creator": None, "Title": plot.title} if kind == "svg" else {"Software": None}
+        canvas.savefig(target, format=kind, metadata=about, dpi=80)
 
 
-def _draw_panels(canvas: Canvas, plot: Plot, top: float, bottom: float) -> None:
+def _draw_panels(canvas: Canvas, plot: Plot, width: float, height: float, above: float, body: float) -> None:
+    """Every panel in its place, all in inches; then the names, which need to know where the axes end."""
+    across, down = plot.columns, math.ceil(len(plot.panels) / plot.columns)
     longest = max((len(name) for panel in plot.panels for name in panel.names), default=0)
-    left = (LEFT + LETTER * longest) / WIDTH
-    down = math.ceil(len(plot.panels) / plot.columns)
-    grid = canvas.add_gridspec(
-        down, plot.columns, left=left, right=1 - RIGHT / WIDTH, top=top, bottom=bottom,
-        wspace=0.1 if plot.same_y else 0.22, hspace=0.35,
-    )  # fmt: skip
-    first: Axes | None = None
-    number = 0
+    left = LEFT + LETTER * longest
+    beside = [_room(plot.panels[k::across]) for k in range(across)]
+    apart_by = 0.2 if plot.same_y else BESIDE + (0.15 if any(panel.y for panel in plot.panels[1:]) else 0.0)
+    wide = (width - left - RIGHT - sum(beside) - apart_by * (across - 1)) / across
+    tall = (body - BELOW * (down - 1)) / down
+    drawn: list[tuple[Axes, Panel]] = []
     for place, panel in enumerate(plot.panels):
-        axes = canvas.add_subplot(grid[place // plot.columns, place % plot.columns], sharey=first)
-        first = axes if plot.same_y and first is None else first
-        axes.set_axisbelow(True)
-        if "x" in panel.log:
-            axes.set_xscale("log", nonpositive="mask")
-        if "y" in panel.log:
-            axes.set_yscale("log", nonpositive="mask")
-        axes.set_title(panel.title, parse_math=False)
-        axes.set_xlabel(panel.x, parse_math=False)
-        axes.set_ylabel(panel.y, parse_math=False)
-        if plot.same_y and place % plot.columns:
+        row, column = divmod(place, across)
+        x = left + sum(beside[:column]) + column * (wide + apart_by)
+        y = height - above - (row + 1) * tall - row * BELOW
+        box = (x / width, y / height, wide / width, tall / height)
+        axes = canvas.add_axes(box, sharey=drawn[0][0] if plot.same_y and drawn else None)
+        _draw_panel(axes, panel, sum(len(one.lines) for _, one in drawn))
+        if plot.same_y and column:
             axes.tick_params(labelleft=False)
-        for line in panel.lines:
-            _draw_line(axes, line, f"curve{number}")
-            number += 1
-        for value, note in panel.levels:
-            axes.axhline(value, color=GREY, linestyle=DASHES["dot"], linewidth=1.2)
-            if note:
-                at_right = axes.get_yaxis_transform()
-                axes.text(0.995, value, note, transform=at_right, ha="right", va="bottom", parse_math=False)
-        _draw_bars(axes, panel)
+        drawn.append((axes, panel))
+    for axes, panel in drawn:
+        _draw_names(axes, panel, wide, tall)
 
 
-def _draw_line(axes: Axes, line: Line, gid: str) -> None:
-    axes.plot(
-        line.x, line.y, color=line.colour, linestyle=DASHES[line.dash] if line.joined else "none",
-        marker="o" if line.marks else "none", linewidth=line.width, label=line.name or "_", gid=gid,
-    )  # fmt: skip
+def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
+    axes.set_axisbelow(True)
+    if "x" in panel.log:
+        axes.set_xscale("log", nonpositive="mask")
+    if "y" in panel.log:
+        axes.set_yscale("log", nonpositive="mask")
+    axes.set_title(panel.title, parse_math=False)
+    axes.set_xlabel(panel.x, parse_math=False)
+    axes.set_ylabel(panel.y, parse_math=False)
+    for place, line in enumerate(panel.lines, number):
+        axes.plot(
+            line.x, line.y, color=line.colour, linestyle=_dash(line.dash) if line.joined else "none",
+            drawstyle="steps-mid" if line.steps else "default", marker="o" if line.marks else "none", gid=f"curve{place}",
+        )  # fmt: skip
+    for value, note in panel.levels:
+        axes.axhline(value, color=GREY, linestyle=(0, (1, 1.8)), linewidth=1.2)
+        if note:
+            at_left = axes.get_yaxis_transform()
+            axes.text(
+                0.01,
+                value,
+                note,
+                transform=at_left,
+                ha="left",
+                va="bottom",
+                fontsize=8,
+                color=GREY,
+                parse_math=False,
+                bbox={"facecolor": "white", "alpha": 0.7, "pad": 0.4, "linewidth": 0},
+            )
+    _draw_bars(axes, panel)
+
+
+def _draw_names(axes: Axes, panel: Panel, wide: float, tall: float) -> None:
+    """Beside the axes, at the height where each curve ends, with a thin line from its end."""
+    ends = [_end(line, panel.log) for line in panel.lines]
+    if not panel.lines:
+        return
+    axes.autoscale_view()
+    inside = axes.transData + axes.transAxes.inverted()
+    heights = [0.5 if end is None else min(max(float(inside.transform(end)[1]), 0.0), 1.0) for end in ends]
+    told = [textwrap.wrap(line.name, NAMED) or [""] for line in panel.lines]
+    placed = apart(heights, [0.15 * len(words) / tall for words in told])
+    for line, end, words, at in zip(panel.lines, ends, told, placed, strict=True):
+        start = (0.99, at) if end is None else end
+        note = axes.annotate(
+            "\n".join(words), xy=start, xycoords="data" if end is not None else "axes fraction",
+            xytext=(1 + 0.12 / wide, at), textcoords="axes fraction", ha="left", va="center", fontsize=8, color=line.colour,
+            linespacing=1.0, annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": line.colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)},
+        )  # fmt: skip
+        note.set_parse_math(False)
+
+
+def _end(line: Line, log: str) -> tuple[float, float] | None:
+    """The last point that can be shown."""
+    for x, y in zip(reversed(line.x), reversed(line.y), strict=True):
+        shown = math.isfinite(x) and math.isfinite(y) and (x > 0 or "x" not in log) and (y > 0 or "y" not in log)
+        if shown:
+            return x, y
+    return None
+
+
+def _room(panels: Sequence[Panel]) -> float:
+    """Inches that the names of curves take beside these panels."""
+    words = [part for panel in panels for line in panel.lines for part in textwrap.wrap(line.name, NAMED)]
+    return 0.16 + NAME * max(map(len, words)) if words else 0.0
+
+
+def _dash(place: int) -> Any:
+    return (0, DASHES[place]) if DASHES[place] else "-"
 
 
 def _draw_bars(axes: Axes, panel: Panel) -> None:
     thick = 0.8 / max(1, len(panel.bars))
     for rank, (name, sizes) in enumerate(panel.bars.items()):
         seats = [k - 0.4 + (rank + 0.5) * thick for k in range(len(sizes))]
-        axes.barh(seats, sizes, height=thick, color=COLOURS[rank % len(COLOURS)], label=name)
+        axes.barh(
+            seats, sizes, height=thick, color=COLOURS[rank % len(COLOURS)], label=name,
+            hatch=HATCHES[rank % len(HATCHES)], edgecolor="white", linewidth=0.0,
+        )  # fmt: skip
     if panel.bars:
         axes.set_yticks(range(len(panel.names)), list(panel.names), parse_math=False)
         axes.set_ylim(len(panel.names) - 0.5, -0.5)
         axes.grid(visible=False, axis="y")
 
 
-def _draw_legend(canvas: Canvas, plot: Plot, columns: int, top: float) -> None:
+def _draw_legend(canvas: Canvas, left: float, top: float) -> None:
+    """Of bars: curves have their names beside them."""
     handles: dict[str, Any] = {}
     for axes in canvas.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(name, handle)
-    wanted = [handles[name] for name in plot.legend]
-    if wanted:
-        drawn = canvas.legend(
-            wanted, plot.legend, loc="upper left", bbox_to_anchor=(0.18 / WIDTH, top), ncols=columns, frameon=False,
-            borderpad=0.0, borderaxespad=0.0, labelspacing=0.3, columnspacing=1.2, handlelength=2.6,
-        )  # fmt: skip
-        for text in drawn.get_texts():
-            text.set_parse_math(False)
+    drawn = canvas.legend(
+        list(handles.values()), list(handles), loc="upper left", bbox_to_anchor=(left, top), ncols=len(handles),
+        frameon=False, borderpad=0.0, borderaxespad=0.0, labelspacing=0.3, columnspacing=1.2, handlelength=2.6,
+    )  # fmt: skip
+    for text in drawn.get_texts():
+        text.set_parse_math(False)
 
 
-def _draw_table(canvas: Canvas, table: Mapping[str, Sequence[str]], bottom: float, height: float) -> None:
+def _draw_table(canvas: Canvas, table: Mapping[str, Sequence[str]], width: float, bottom: float, height: float) -> None:
     from matplotlib.transforms import Bbox
 
-    axes = canvas.add_axes((0.18 / WIDTH, bottom, 1 - 0.36 / WIDTH, height))
+    axes = canvas.add_axes((0.18 / width, bottom, 1 - 0.36 / width, height))
     axes.set_axis_off()
     widths = [2 + max(map(len, (head, *cells))) for head, cells in table.items()]
     drawn = axes.table(
         [list(row) for row in zip(*table.values(), strict=True)], colLabels=list(table), cellLoc="left", colLoc="left",
-        colWidths=[width / sum(widths) for width in widths], bbox=Bbox.unit(), edges="horizontal",
+        colWidths=[one / sum(widths) for one in widths], bbox=Bbox.unit(), edges="horizontal",
     )  # fmt: skip
     drawn.auto_set_font_size(False)
     for (row, _), cell in drawn.get_celld().items():
@@ -241,12 +352,6 @@ def _draw_table(canvas: Canvas, table: Mapping[str, Sequence[str]], bottom: floa
         cell.set_edgecolor("#d4d9df")
         cell.get_text().set_parse_math(False)
         cell.get_text().set_fontweight("bold" if row == 0 else "normal")
-
-
-def _legend_columns(names: Sequence[str]) -> int:
-    """How many names fit beside each other."""
-    needed = 0.55 + LETTER * max(map(len, names), default=1)
-    return max(1, int((WIDTH - 0.36) / needed))
 
 
 def _smaller(svg: str) -> str:

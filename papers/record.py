@@ -1,7 +1,7 @@
 """The record of runs that is kept in this folder, and the pages that are rendered from it.
 
-    papers/results/results.json     of every figure what `--json` says: verdicts with their numbers, small tables, mode, code version, CPU seconds
-    papers/results/<figure>.svg     its plot
+    papers/results/<figure>.json    what `--json` says of it: verdicts with their numbers, sizes, seeds, mode, code version, CPU hours, its curves
+    papers/results/<figure>.svg     its plot, which `python -m papers draw` makes again of the curves
 
 Rule     a page holds no measured number that is not in the record. `rendered` makes the pages from the record alone, so that a test can make
          them again and compare; what the record was measured with is said in it, and no page depends on the code's present version.
@@ -10,15 +10,19 @@ Rule     a page holds no measured number that is not in the record. `rendered` m
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.privacy.store import write_synced
-from papers.page import WORDS
+from papers.figure import Figure
+from papers.page import WORDS, foot, seeds_told
+from papers.plot import from_values, to_svg
+from papers.registry import natural
 
-FOLDER, RESULTS = "results", "results.json"
+FOLDER = "results"
+OTHERS = ("comparison.json",)  # of the folder, that are no figure's
 START, END = "<!-- rendered by python -m papers pages -->", "<!-- end of what was rendered -->"
 OWN = "this project"  # what is no paper's comes last
 JUDGED = ("as stated", "differs")
@@ -29,41 +33,68 @@ Page = Callable[[Record], str]
 def publish(results: Path, pages: Path, names: Sequence[str]) -> list[str]:
     """Keep beside the pages what a results folder holds of these figures; the names of those that were kept.
 
-    A figure that the folder does not hold keeps the record it has, one that no longer exists loses it.
+    A figure that the folder does not hold keeps the record it has, one that no longer exists loses it. The record of a full run
+    stays where the folder has a quick one that makes the same claims.
     """
     target = pages / FOLDER
-    record = load(pages) if (target / RESULTS).is_file() else {}
-    fresh: list[str] = []
-    for name in names:
-        said = _outcome(results / name / "outcome.json")
-        if said is not None:
-            record[name] = said
-            fresh.append(name)
-    if not fresh:
+    record = load(pages) if target.is_dir() else {}
+    fresh = {name: said for name in names if (said := _outcome(results / name)) is not None}
+    fresh = {name: said for name, said in fresh.items() if not _better(record.get(name), said)}
+    if not fresh and not record:
         raise InvalidInput(f"{results} holds no finished figure: run `python -m papers all --results {results}` first.")
     try:
         target.mkdir(parents=True, exist_ok=True)
-        for name in fresh:
+        for name, said in fresh.items():
             write_synced(target / f"{name}.svg", (results / name / "figure.svg").read_bytes())
-        kept = {name: record[name] for name in names if name in record}
-        for gone in set(record) - set(kept):
-            (target / f"{gone}.svg").unlink(missing_ok=True)
-        write_synced(target / RESULTS, (json.dumps(kept, indent=1, ensure_ascii=False) + "\n").encode())
+            write_synced(target / f"{name}.json", (json.dumps(said, indent=1, ensure_ascii=False) + "\n").encode())
+        for gone in set(record) - set(names):
+            for kind in ("svg", "json"):
+                (target / f"{gone}.{kind}").unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(
             f"cannot write {target}: {error.strerror}. Name the folder of the pages with --pages."
         ) from error
-    return fresh
+    return list(fresh)
+
+
+def _better(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
+    """Whether the record that is there is of a full run and the new one, of a quick run, claims the same."""
+    if old is None or old["quick"] or not new["quick"]:
+        return False
+    claims = [[(c["says"], c["expected"], c["confidence"]) for c in one["claims"]] for one in (old, new)]
+    return claims[0] == claims[1]
 
 
 def load(pages: Path) -> Record:
-    """The record that is kept beside the pages."""
-    path = pages / FOLDER / RESULTS
-    try:
-        found: Record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"cannot read {path}: {error}. Make it with `python -m papers publish`.") from error
+    """The record that is kept beside the pages, in the order in which figures are listed."""
+    folder, found = pages / FOLDER, Record()
+    if not folder.is_dir():
+        raise StoreError(f"cannot read {folder}: there is no such folder. Make it with `python -m papers publish`.")
+    for path in sorted(folder.glob("*.json"), key=lambda one: natural(one.stem)):
+        if path.name in OTHERS:
+            continue
+        try:
+            found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise StoreError(f"cannot read {path}: {error}. Make it with `python -m papers publish`.") from error
     return found
+
+
+def waiting(figures: Iterable[Figure], record: Record) -> list[str]:
+    """Figures whose claims are written down and not yet judged: they have no record, or one of other claims."""
+    return [
+        figure.name
+        for figure in figures
+        if figure.name not in record
+        or [(c["says"], c["expected"], c["confidence"]) for c in record[figure.name]["claims"]]
+        != [(c.says, c.reproduces, c.confidence) for c in figure.claims]
+    ]
+
+
+def drawn(record: Record) -> dict[str, str]:
+    """The plot of every figure, drawn again from the curves that its record keeps: by name, as SVG."""
+    kept = {name: said for name, said in record.items() if said["plot"] is not None}
+    return {name: to_svg(from_values(said["plot"]), foot(said["run"], said["privacy"])) for name, said in kept.items()}
 
 
 def rendered(folder: Path, pages: Mapping[str, Page]) -> dict[Path, str]:
@@ -85,13 +116,14 @@ def rendered(folder: Path, pages: Mapping[str, Page]) -> dict[Path, str]:
     return found
 
 
-def _outcome(path: Path) -> dict[str, Any] | None:
+def _outcome(folder: Path) -> dict[str, Any] | None:
     """What became of a figure; None where it was not run, failed, or had no data."""
     try:
-        said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        said: dict[str, Any] = json.loads((folder / "outcome.json").read_text(encoding="utf-8"))
+        if said.get("status") not in JUDGED or not (folder / "figure.svg").is_file():
+            return None
+        said["plot"] = json.loads((folder / "plot.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-    if said.get("status") not in JUDGED or not (path.parent / "figure.svg").is_file():
         return None
     return {key: value for key, value in said.items() if key not in ("failures", "missing_data")}
 
@@ -118,6 +150,16 @@ def listed(record: Record) -> str:
     full = [link(name) for name, said in record.items() if not said["quick"]]
     differs = [link(name) for name, said in record.items() if said["status"] != JUDGED[0]]
     modes = f"Run in full: {', '.join(full)}." if full else "All were run in quick mode."
+    swings = [
+        f"{link(name)} (“{c['says']}”)" for name, said in record.items() for c in said["claims"] if c["stable"] is False
+    ]
+    modes += (
+        f" Unstable, another verdict with other seeds: {'; '.join(swings)}."
+        if swings
+        else " No verdict was another one with other seeds."
+    )
+    alone = [link(name) for name, said in record.items() if any(c["stable"] is None for c in said["claims"])]
+    modes += f" Not yet run with other seeds: {', '.join(alone)}." if alone else ""
     verdicts = (
         f"Verdicts differ from what their files state: {', '.join(differs)}."
         if differs
@@ -141,17 +183,17 @@ def gallery(record: Record) -> str:
 
 
 def _shown(name: str, said: Mapping[str, Any]) -> str:
-    about = f"{mode(said)}, {said['cases']:,} cases, {said['cpu_seconds']:.0f} s of CPU; code {said['version']}"
+    sizes = "; ".join(f"{key}: {value}" for key, value in said["settings"].items())
+    about = f"{said['cases']:,} cases ({sizes}); {said['cpu_seconds']:.0f} s of CPU; code {said['version']}"
     lines = [f"### {name}", f"**{said['title']}.** {said['setting']}", f"![{said['title']}]({FOLDER}/{name}.svg)"]
     lines.append(f"Privacy: {said['privacy']}")
     claims = []
     for claim in said["claims"]:
         finding = f" {claim['finding']}" if claim["finding"] else ""
         verdict = WORDS[claim["held"], claim["expected"]]
-        claims.append(
-            f"* *{verdict}*: {claim['says']}. Measured: {claim['evidence']} ({claim['confidence']}).{finding}"
-        )
-    return "\n\n".join([*lines, "\n".join(claims), f"<small>{about}</small>"])
+        told = f"{claim['evidence']} ({claim['confidence']}).{finding} {seeds_told(claim, said['chance'])}"
+        claims.append(f"* *{verdict}*: {claim['says']}. Measured: {told}")
+    return "\n\n".join([*lines, "\n".join(claims), f"<small>{said['run']} {about}</small>"])
 
 
 def mode(said: Mapping[str, Any]) -> str:

@@ -46,7 +46,7 @@ def discover(package: str = FIGURES) -> dict[str, Listed]:
             if name in found:
                 raise InvalidInput(f"{found[name].module} and {listed.module} both define {name!r}: rename one.")
             found[name] = listed
-    return dict(sorted(found.items(), key=lambda item: _natural(item[0])))
+    return dict(sorted(found.items(), key=lambda item: natural(item[0])))
 
 
 def in_module(module: str) -> list[Listed]:
@@ -70,6 +70,7 @@ def chosen(names: Iterable[str], known: dict[str, Listed]) -> list[Listed]:
     return list(picked.values())
 
 
-def _natural(name: str) -> list[tuple[int, int, str]]:
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """For sorting: a number in a name counts as a number."""
     parts = "".join(c if c.isdigit() else f" {c} " for c in name).split()
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]

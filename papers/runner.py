@@ -5,16 +5,16 @@
 Kept     <results>/<figure>/<case>.parquet, written in one piece by the worker that ran the case, with the case, the CPU seconds it
          took and the code's version inside. A case is named by its parameters, so quick and full runs share what they have in common.
 Resumed  a case whose file is there and of this version is not run again: after Ctrl-C or kill -9 the same command goes on.
-Version  of the package, with SHA-256 over all sources of the package and of this folder: any change of the code runs everything
-         again. Data are not part of it: after exchanging data, delete the figure's folder.
+Version  of the code that a case's rows come from (sources.py): all of the package, and of this folder what the case reaches. Data are
+         not part of it: after exchanging data, delete the figure's folder.
+Again    with seeds=2 every figure that chance has a part in is run once more with other seeds: a verdict that is then another one is
+         marked as unstable. Where cases have no seed (`fresh`), the same cases are run once more.
 Failures a case that raises, or whose process dies, is reported with its parameters; the others go on, and the figure is not judged.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
-import importlib.metadata
 import json
 import math
 import os
@@ -23,25 +23,25 @@ import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import colonnade
-import papers
 from colonnade.errors import InvalidInput
 from colonnade.privacy.store import write_synced
 from colonnade.runs.progress import progress_bar
 from papers.figure import Case, Claim, Figure, Verdict
 from papers.registry import Listed, in_module
+from papers.sources import version
 
 if TYPE_CHECKING:
     import polars as pl
 
-SOURCES = tuple(Path(place).resolve() for package in (colonnade, papers) for place in package.__path__)
+SHOWN = 6  # values of a parameter that are listed one by one
+APART = 1_000  # between the seeds of a run and those of the next one
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,12 @@ class Judged:
 
     claim: Claim
     verdict: Verdict
+    again: Verdict | None = None  # of the same figure with other seeds
+
+    @property
+    def stable(self) -> bool | None:
+        """Whether other seeds give the same verdict; None where nobody looked."""
+        return None if self.again is None else self.again.held == self.verdict.held
 
     @property
     def as_stated(self) -> bool:
@@ -89,6 +95,10 @@ class Outcome:
     judged: tuple[Judged, ...]
     failures: tuple[Failure, ...] = ()
     missing: tuple[str, ...] = ()  # data sets
+    settings: dict[str, str] = field(default_factory=dict)  # of its cases: sizes, rounds, seeds
+    again_table: pl.DataFrame | None = None  # rows of a second run with other seeds
+    again_seconds: float = 0.0  # of CPU, of the second run with other seeds
+    chance: str = "none"  # what differs from run to run: seeds, fresh (noise of the system, a clock) or none
 
     @property
     def status(self) -> str:
@@ -101,12 +111,43 @@ class Outcome:
 
 
 def reproduce(
-    wanted: Sequence[Listed], results: Path, *, quick: bool = True, jobs: int | None = None, progress: bool = False
+    wanted: Sequence[Listed],
+    results: Path,
+    *,
+    quick: bool = True,
+    jobs: int | None = None,
+    progress: bool = False,
+    seeds: int = 1,
 ) -> list[Outcome]:
     """Run what is not there yet, judge every claim, and draw; plots are written by page.py from what this returns."""
     if jobs is not None and jobs < 1:
         raise InvalidInput(f"jobs={jobs}: give at least one process.")
-    plans = {listed.figure.name: [] if listed.missing else plan(listed, results, quick) for listed in wanted}
+    if seeds not in (1, 2):
+        raise InvalidInput(f"seeds={seeds}: 1 runs every figure once, 2 once more with other seeds.")
+    first = _judged(wanted, results, quick, jobs, progress, turn=0)
+    if seeds == 1:
+        return first
+    drawn = [listed for listed, one in zip(wanted, first, strict=True) if one.chance != "none"]
+    second = _judged(drawn, results, quick, jobs, progress, turn=1)
+    others = {one.figure.name: one for one in second}
+    return [_compared(one, others.get(one.figure.name)) for one in first]
+
+
+def _compared(one: Outcome, other: Outcome | None) -> Outcome:
+    """An outcome whose claims know what the same figure says with other seeds; where chance has no part, the same."""
+    if other is None:
+        return replace(one, judged=tuple(replace(own, again=own.verdict) for own in one.judged))
+    if other.failures:
+        return replace(one, failures=(*one.failures, *other.failures))
+    pairs = zip(one.judged, other.judged, strict=True)
+    judged = tuple(replace(own, again=again.verdict) for own, again in pairs)
+    return replace(one, judged=judged, again_table=other.table, again_seconds=other.seconds)
+
+
+def _judged(
+    wanted: Sequence[Listed], results: Path, quick: bool, jobs: int | None, progress: bool, turn: int
+) -> list[Outcome]:
+    plans = {listed.figure.name: [] if listed.missing else plan(listed, results, quick, turn) for listed in wanted}
     waiting = [job for jobs_of in plans.values() for job in jobs_of if kept(job) is None]
     failures: dict[Path, str] = {}
     with progress_bar(progress and bool(waiting), "cases", len(waiting)) as show:
@@ -117,10 +158,12 @@ def reproduce(
     return [_outcome(listed, plans[listed.figure.name], failures, quick) for listed in wanted]
 
 
-def plan(listed: Listed, results: Path, quick: bool) -> list[Job]:
-    """The cases of a figure, with the file that each one's rows belong in."""
-    cases = [dict(case) for case in listed.figure.cases(quick)]
-    folder, code = results / listed.figure.name, version(listed.module)
+def plan(listed: Listed, results: Path, quick: bool, turn: int = 0) -> list[Job]:
+    """The cases of a figure, with the file that each one's rows belong in; turn 1 has other seeds."""
+    cases = [_turned(case, turn) for case in listed.figure.cases(quick)]
+    folder, code = results / listed.figure.name, version(listed.module, listed.figure.run)
+    if turn and chance(listed.figure) == "fresh":
+        folder = folder / "again"  # the same cases once more
     jobs = [Job(listed.module, listed.figure.name, case, folder / f"{case_key(case)}.parquet", code) for case in cases]
     if len({job.target for job in jobs}) < len(jobs):
         raise InvalidInput(f"{listed.figure.name} names a case twice: its cases must differ in their parameters.")
@@ -132,16 +175,28 @@ def case_key(case: Case) -> str:
     return hashlib.sha256(json.dumps(case, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def version(module: str) -> str:
-    """Of the package, and of every source in it and in this folder; a figure's module elsewhere counts too."""
-    named = importlib.import_module(module).__file__
-    assert named is not None
-    own = Path(named).resolve()
-    found = {path: f"{root.name}/{path.relative_to(root)}" for root in SOURCES for path in root.rglob("*.py")}
-    digest = hashlib.sha256()
-    for path, name in sorted(({own: own.name} | found).items(), key=lambda item: item[1]):
-        digest.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return f"{importlib.metadata.version('colonnade')}+{digest.hexdigest()[:16]}"
+def chance(figure: Figure) -> str:
+    """What differs from run to run: "seeds", "fresh" or "none"."""
+    seeded = any("seed" in case for case in figure.cases(True))
+    return "seeds" if seeded else "fresh" if figure.fresh else "none"
+
+
+def _turned(case: Case, turn: int) -> Case:
+    seed = case.get("seed")
+    return {**case, "seed": int(seed) + APART * turn} if seed is not None else dict(case)
+
+
+def settings(cases: Sequence[Case]) -> dict[str, str]:
+    """What the cases of a figure are made of: every parameter with its values, a long row of numbers by its ends."""
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(key for case in cases for key in case):
+        several = list(dict.fromkeys(case[name] for case in cases if name in case))
+        numbers = [value for value in several if not isinstance(value, str)]
+        if len(several) > SHOWN and len(numbers) == len(several):
+            found[name] = f"{len(several)} values, {min(numbers):g} to {max(numbers):g}"
+        else:
+            found[name] = ", ".join(value if isinstance(value, str) else f"{value:g}" for value in several)
+    return found
 
 
 def kept(job: Job) -> tuple[pl.DataFrame, float] | None:
@@ -282,8 +337,41 @@ def _outcome(listed: Listed, jobs: list[Job], failures: dict[Path, str], quick: 
             judged.append(Judged(claim, claim.check(table)))
         except Exception as error:  # a check that cannot read the rows is a fault of the figure, not a verdict
             failed.append(Failure({}, f"the check of {claim.says!r} raised {type(error).__name__}: {error}"))
-    code = jobs[0].version if jobs else ""
-    return Outcome(figure, code, quick, len(jobs), seconds, table, tuple(judged), tuple(failed), listed.missing)
+    code, told = jobs[0].version if jobs else "", settings([job.case for job in jobs])
+    common = (figure, code, quick, len(jobs), seconds, table, tuple(judged), tuple(failed), listed.missing)
+    return Outcome(*common, settings=told, chance=chance(figure))
+
+
+def judged_again(listed: Listed, results: Path) -> Outcome | None:
+    """What the rows of an earlier run say now, whatever the code's version: None where the folder has none."""
+    import polars as pl
+
+    folder, figure = results / listed.figure.name, listed.figure
+    try:
+        said = json.loads((folder / "outcome.json").read_text(encoding="utf-8"))
+        table = pl.read_parquet(folder / "rows.parquet")
+        other = folder / "again.parquet"
+        second = pl.read_parquet(other) if other.is_file() else None
+    except (OSError, ValueError, pl.exceptions.PolarsError):
+        return None
+    if said["chance"] == "none":
+        second = table
+    judged = tuple(
+        Judged(claim, claim.check(table), None if second is None else claim.check(second)) for claim in figure.claims
+    )
+    return Outcome(
+        figure,
+        said["version"],
+        said["quick"],
+        said["cases"],
+        said["cpu_seconds"],
+        table,
+        judged,
+        settings=said["settings"],
+        again_table=second,
+        again_seconds=said["again_seconds"],
+        chance=said["chance"],
+    )
 
 
 def facts(outcome: Outcome) -> dict[str, Any]:
@@ -301,6 +389,12 @@ def facts(outcome: Outcome) -> dict[str, Any]:
         "version": outcome.version,
         "cases": outcome.cases,
         "cpu_seconds": round(outcome.seconds, 2),
+        "again_seconds": round(outcome.again_seconds, 2),
+        "hours": round((outcome.seconds + outcome.again_seconds) / 3600, 4),
+        "settings": outcome.settings,
+        "chance": outcome.chance,
+        "less": figure.less,
+        "run": run_line(figure, outcome.quick),
         "claims": [
             {
                 "says": one.claim.says,
@@ -309,6 +403,9 @@ def facts(outcome: Outcome) -> dict[str, Any]:
                 "evidence": one.verdict.evidence,
                 "confidence": one.claim.confidence,
                 "finding": one.claim.finding,
+                "changed": one.claim.changed,
+                "stable": one.stable,
+                "again": one.again.evidence if one.again is not None and outcome.chance != "none" else "",
             }
             for one in outcome.judged
         ],
@@ -316,6 +413,20 @@ def facts(outcome: Outcome) -> dict[str, Any]:
         "failures": [{"case": _plain(one.case), "reason": one.reason} for one in outcome.failures],
         "missing_data": list(outcome.missing),
     }
+
+
+def run_line(figure: Figure, quick: bool) -> str:
+    """What stands on a plot about the size of its run: what is smaller than in the paper, and why."""
+    if not quick:
+        return f"Full run. {figure.less}".strip()
+    cut, whole = settings(figure.cases(True)), settings(figure.cases(False))
+    smaller = [f"{name} {cut[name]} instead of {whole[name]}" for name in cut if cut[name] != whole.get(name)]
+    told = (
+        f"Quick run, cut to fit in minutes: {'; '.join(smaller)}."
+        if smaller
+        else "Quick run, the same as the full one."
+    )
+    return f"{told} {figure.less}".strip()
 
 
 def _plain(case: Case) -> Case:

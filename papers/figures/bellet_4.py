@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import colonnade as co
-from colonnade.views.chart import COLOURS
 from papers.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from papers.figures.bellet_lasso import NODES, admm, dorothea, reference, walk
 from papers.plot import Panel, Plot
@@ -15,7 +14,8 @@ from papers.plot import Panel, Plot
 if TYPE_CHECKING:
     import polars as pl
 
-WALK, ADMM = "dFW", "sharing ADMM"
+WALK, ADMM = "dFW", "ADMM, best rho of the grid"
+RHOS = (0.1, 1.0, 10.0)  # the paper's, beside a sum over rows
 SHARE = 0.1  # of the excess at zero: where rounds and seconds are compared
 
 
@@ -29,18 +29,20 @@ def run(beta: float, rounds: int, exchanges: int, near: float) -> list[Row]:
     X, y = dorothea()
     least = reference(X, y, beta, near)
     walk(X, y, beta, co.LineSearch(), 1)  # compiles, outside the clock
-    runs: dict[str, tuple[float, Callable[[], list[Row]]]] = {
-        WALK: (least.loss, lambda: walk(X, y, beta, co.LineSearch(), rounds)[1]),
-        ADMM: (least.loss + least.lam * beta, lambda: admm(X, y, least.lam, exchanges)[1]),
-    }
+    whole = least.loss + least.lam * beta
+    runs: list[tuple[str, float, float, Callable[[], list[Row]]]] = [
+        (WALK, 0.0, least.loss, lambda: walk(X, y, beta, co.LineSearch(), rounds)[1]),
+        *((ADMM, rho, whole, lambda rho=rho: admm(X, y, least.lam, exchanges, rho)[1]) for rho in RHOS),
+    ]
     found = list[Row]()
-    for method, (floor, work) in runs.items():
+    for method, rho, floor, work in runs:
         began = time.process_time()
         rows = work()
         each = (time.process_time() - began) / len(rows)  # the rounds of a method cost about alike
         found += [
             {
                 "method": method,
+                "rho": rho,
                 "beta": beta,
                 "round": row["round"],
                 "seconds": each * float(row["round"] or 0),
@@ -52,24 +54,33 @@ def run(beta: float, rounds: int, exchanges: int, near: float) -> list[Row]:
 
 
 def curve(table: pl.DataFrame, method: str, beta: float) -> pl.DataFrame:
-    return table.filter(method=method, beta=beta).sort("round")
+    """A method's rows; of ADMM those of the rho that first has SHARE of the excess at zero left, else of the least excess."""
+    own = table.filter(method=method, beta=beta).sort("round")
+    if method != ADMM:
+        return own
+    start = float(table.filter(method=WALK, beta=beta).sort("round")["excess"][0])
+
+    def rank(rho: float) -> tuple[float, float]:
+        rows = own.filter(rho=rho).to_dicts()
+        there = min((row["round"] for row in rows if row["excess"] <= SHARE * start), default=float("inf"))
+        return there, min(row["excess"] for row in rows)
+
+    return own.filter(rho=min(RHOS, key=rank))
 
 
 def draw(table: pl.DataFrame) -> Plot:
-    panels = {
-        "round": Panel(x="iterations", y="objective − optimum", log="xy"),
-        "seconds": Panel(x="seconds of one core, all nodes one after the other", log="xy"),
-    }
-    for place, beta in enumerate(sorted(set(table["beta"]))):
-        for method, dash in ((WALK, "solid"), (ADMM, "dash")):
-            for axis, panel in panels.items():
+    panels, betas = [], sorted(set(table["beta"]))
+    for beta in betas:
+        for axis, named in (("round", "iterations"), ("seconds", "seconds of one core, all nodes one after the other")):
+            panels.append(panel := Panel(f"beta = {beta:g}", x=named, y="objective − optimum", log="xy"))
+            for method in (WALK, ADMM):
                 shown = curve(table, method, beta)[1:]  # the axes are logarithmic
-                panel.line(shown[axis], shown["excess"], f"{method}, beta = {beta:g}", COLOURS[place], dash)
+                panel.line(shown[axis], shown["excess"], method)
     title = (
         f"Dorothea, lasso, {NODES} nodes: excess against iterations and time. Messages are part of the time, ADMM's local solver "
         "is compiled coordinate descent where the paper's is a proximal gradient method in Matlab"
     )
-    return Plot(title, list(panels.values()), columns=2, same_y=True)
+    return Plot(title, panels, columns=2, height=1.0 + 3.4 * len(betas))
 
 
 def needed(table: pl.DataFrame, method: str, beta: float, what: str) -> float:
@@ -111,13 +122,20 @@ FIGURE = Figure(
     run=run,
     draw=draw,
     claims=(
-        Claim("ADMM converges in fewer iterations than dFW", fewer_iterations, "exact"),
+        Claim(
+            "ADMM converges in fewer iterations than dFW",
+            fewer_iterations,
+            f"exact: rounds until {SHARE:g} of the excess at zero is left, at every beta",
+        ),
         Claim(
             "in computing time dFW decreases the objective faster than ADMM",
             less_time,
-            "one timing of each in one process; the verdict asks for the order only",
+            f"CPU seconds until {SHARE:g} of the excess at zero is left, one timing of each in one process; the order only",
+            changed="ADMM has the best rho of the paper's grid; before, one that balances itself.",
         ),
     ),
     privacy=EXACT,
     data=("dorothea",),
+    fresh=True,
+    less="800 of the paper's 1,150 examples: the labels of the others are not public.",
 )

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from colonnade.kernels.arrays import Floats
 from papers import partition
 from papers.baselines import random_atoms
 from papers.figure import Row
+from papers.published.boyd_sharing import boyd_sharing
 from papers.registry import data_folder
 
 if TYPE_CHECKING:
@@ -73,11 +75,24 @@ def walk(X: Any, y: Floats, beta: float, step: Any, rounds: int) -> tuple[co.Fit
     return fit, followed(fit)
 
 
-def admm(X: Any, y: Floats, lam: float, rounds: int) -> tuple[co.Fit, list[Row]]:
-    """Sharing ADMM on the penalised form, rho balanced by itself."""
+def admm(X: Any, y: Floats, lam: float, rounds: int, coupling: float | None = None) -> tuple[co.Fit, list[Row]]:
+    """The library's sharing ADMM on the penalised form; rho is the coupling over n, or balanced by itself."""
     federation = co.Federation.split(X, y, parties=NODES)
-    fit = co.fit(federation, co.Problem(LOSS, penalty=co.Lasso(lam)), co.SharingADMM(rounds, 0.0))
+    fit = co.fit(federation, co.Problem(LOSS, penalty=co.Lasso(lam)), co.SharingADMM(rounds, 0.0, coupling))
     return fit, [{**row, "round": int(row["round"] or 0) + 1} for row in followed(fit)]  # a note follows its exchange
+
+
+def published_admm(X: Any, y: Floats, lam: float, rounds: int, rho: float, relaxation: float) -> list[Row]:
+    """The same by Boyd's form with a fixed rho and relaxation; what it sends is counted as 2 N n numbers a round."""
+    blocks = [sparse.csc_array(X[:, own]) for own in np.array_split(np.arange(X.shape[1]), NODES)]
+    penalty, rows = co.Lasso(lam), list[Row]()
+    steps = boyd_sharing(blocks, y, LOSS, penalty, rho=rho, relaxation=relaxation)
+    for t, x in enumerate(islice(steps, rounds), 1):
+        scores = np.asarray(sum(block @ own for block, own in zip(blocks, x, strict=True)))
+        objective = LOSS.value(scores, y) + sum(penalty.value(own) for own in x)
+        numbers = 2 * NODES * y.size * t
+        rows.append({"round": t, "objective": float(objective), "numbers": numbers, "bytes": 8 * numbers})
+    return rows
 
 
 def followed(fit: co.Fit) -> list[Row]:

@@ -20,7 +20,6 @@ import numpy as np
 
 import colonnade as co
 from colonnade.kernels.arrays import Floats
-from colonnade.views.chart import COLOURS
 from papers.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from papers.figures.watched_runs import admm_estimate, watched_fit
 from papers.plot import Panel, Plot
@@ -109,9 +108,9 @@ def draw(table: pl.DataFrame) -> Plot:
     panels = []
     for agents in AGENTS:
         panels.append(panel := Panel(f"N = {agents}", x="round", log="xy"))
-        for name, colour in zip((PRINTED, SIGNED, MENDED, OURS), COLOURS, strict=False):
+        for name in (PRINTED, SIGNED, MENDED, OURS):
             own = table.filter(curve=name, agents=agents).group_by("round").agg(pl.col("error").median()).sort("round")
-            panel.line(own["round"], own["error"], name, colour, "solid")
+            panel.line(own["round"], own["error"], name, "GraphADMM" if name == OURS else name)
     panels[0].y = "distance to the answer, relative"
     title = "Algorithm 7 on the Huber loss: as printed, with one slip mended, and with both"
     return Plot(title, panels, columns=len(panels), same_y=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import colonnade as co
-from colonnade.views.chart import COLOURS
 from papers.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from papers.plot import Panel, Plot
 from papers.published import ParallelSharing
@@ -50,7 +49,7 @@ def draw(table: pl.DataFrame) -> Plot:
     panels = []
     for parties in PARTIES:
         panels.append(panel := Panel(f"{parties} parties", x="epoch", log="y"))
-        for name, colour in zip(table["curve"].unique(maintain_order=True), COLOURS, strict=False):
+        for name in table["curve"].unique(maintain_order=True):
             own = (
                 table.filter(curve=name, parties=parties)
                 .group_by("epoch")
@@ -58,7 +57,8 @@ def draw(table: pl.DataFrame) -> Plot:
                 .sort("epoch")
             )
             label = name if name == "ours" else f"published, {name}"
-            panel.line(own["epoch"], own["distance"].clip(1e-12, 1e12), label, colour, "solid")
+            method = "ours" if name == "ours" else "published"
+            panel.line(own["epoch"], own["distance"].clip(1e-12, 1e12), label, method)
     panels[0].y = "distance to the optimum (1: x = 0)"
     title = "ADMM sharing with parties whose columns share a factor (cut off at 1e12)"
     return Plot(title, panels, columns=len(panels), same_y=True)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from colonnade.audit.setting import Setting
-from colonnade.views.chart import COLOURS
 from papers.attacks import sharing_pair
 from papers.figure import Case, Claim, Figure, Row, Verdict, stated
 from papers.plot import Panel, Plot
@@ -44,17 +43,17 @@ def draw(table: pl.DataFrame) -> Plot:
     moved = Panel("movement of D x over a bound; above 1 the bound is wrong", x="columns", log="y")
     apart = Panel("distance of a release from the range of D", x="columns", log="y")
     own = table.group_by("columns").mean().sort("columns")
-    for bound, name, colour in (
-        ("lemma", "lemma 1 of the paper", COLOURS[2]),
-        ("ours", "‖v‖c²/(λ + ρc²), ours", COLOURS[0]),
+    for bound, name, method in (
+        ("lemma", "lemma 1 of the paper", "published"),
+        ("ours", "‖v‖c²/(λ + ρc²), ours", "ours"),
     ):
-        moved.line(own["columns"], own["moved"] / own[bound], name, colour, "solid")
-    moved.level(1.0)
-    for column, name, colour in (
-        ("own_most", "the table that was used: largest", COLOURS[1]),
-        ("other_least", "its neighbour: smallest", COLOURS[3]),
+        moved.line(own["columns"], own["moved"] / own[bound], name, method, marks=True)
+    moved.level(1.0, "the bound")
+    for column, name in (
+        ("own_most", "the table that was used: largest"),
+        ("other_least", "its neighbour: smallest"),
     ):
-        apart.line(own["columns"], own[column], name, colour, "solid")
+        apart.line(own["columns"], own[column], name, marks=True)
     return Plot("ADMM sharing: a bound that does not hold, and noise that names the data", [moved, apart], columns=2)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from colonnade.privacy.accountant import rho_for
-from colonnade.views.chart import COLOURS
 from papers.figure import Case, Claim, Figure, Row, Verdict, stated
 from papers.plot import Panel, Plot
 from papers.published import SketchedColumns, gaussian_epsilon
@@ -38,16 +37,13 @@ def run(rows: int) -> list[Row]:
 def draw(table: pl.DataFrame) -> Plot:
     price = Panel("epsilon of the pair; claimed: 1", x="rows", log="xy")
     norms = Panel("two norms of the sketch", x="rows", log="xy")
-    for (noise, name), colour in zip(NAMES.items(), COLOURS, strict=False):
+    for noise, name in NAMES.items():
         own = table.filter(noise=noise).sort("rows")
-        price.line(own["rows"], own["epsilon"], name, colour, "solid")
-    price.level(EPSILON)
+        price.line(own["rows"], own["epsilon"], name, "published" if noise == "printed" else name, marks=True)
+    price.level(EPSILON, "claimed")
     own = table.filter(noise="printed").sort("rows")
-    for column, name, colour in (
-        ("top", "top singular value", COLOURS[3]),
-        ("longest", "largest column norm", COLOURS[4]),
-    ):
-        norms.line(own["rows"], own[column], name, colour, "solid")
+    for column, name in (("top", "top singular value"), ("longest", "largest column norm")):
+        norms.line(own["rows"], own[column], name, marks=True)
     return Plot("Sketches of columns: the printed noise shrinks with the number of rows", [price, norms], columns=2)
 
 

@@ -145,12 +145,12 @@ def cases_rank(quick: bool) -> list[Case]:
 
 def draw_lasso(table: pl.DataFrame) -> Plot:
     title = "Figure 3.3: generalised lasso, P = 10, rho = 3; steps and F are ours to choose, and our method is added"
-    return draw_curves(table, title, by=["method", "agents"])
+    return draw_curves(table, title, panels="agents")
 
 
 def draw_rank(table: pl.DataFrame) -> Plot:
     title = "Figure 3.4: reduced-rank regression, P = 5, S = 4, N = 10, rho = 3; steps are ours to choose, and our method is added"
-    return draw_curves(table, title, by=["method"])
+    return draw_curves(table, title)
 
 
 FIGURES = (

@@ -65,7 +65,7 @@ def run(method: str, seed: int, rounds: int) -> list[Row]:
 
 def draw(table: pl.DataFrame) -> Plot:
     title = "Figure 4.1: zeroth-order methods, with J = 30 and chosen steps; ours added. A round is not the same work for each"
-    return draw_curves(table, title, by=["method"])
+    return draw_curves(table, title)
 
 
 def _late(table: pl.DataFrame) -> dict[str, dict[int, float]]:

@@ -197,26 +197,40 @@ def private_cases(
 MEASURE = "normalised error, summed over agents"
 
 
-def draw_curves(table: pl.DataFrame, title: str, *, by: Sequence[str], across: str = "round") -> Plot:
-    """Mean normalised error over repeats against the round; one line for each value of `by`."""
+def draw_curves(table: pl.DataFrame, title: str, *, by: str = "", panels: str = "") -> Plot:
+    """Mean normalised error over repeats against the round: a panel for each value of `panels`, in it a line for each method and `by`."""
     import polars as pl
 
-    panel = Panel(x=across, y=MEASURE, log="y")
-    means = table.group_by([*by, "round"]).agg(pl.col("error").mean())
-    for (*names,), part in means.sort([*by, "round"]).group_by(by, maintain_order=True):
-        label = ", ".join(
-            f"{key} = {name:g}" if isinstance(name, float) else str(name) for key, name in zip(by, names, strict=True)
-        )
-        panel.line(part["round"], part["error"], label)
-    return Plot(title, [panel])
+    drawn = []
+    for value in sorted(set(table[panels])) if panels else (None,):
+        part = table if value is None else table.filter(pl.col(panels) == value)
+        drawn.append(panel := Panel("" if value is None else f"{panels} = {value:g}", x="round", log="y"))
+        for method in part["method"].unique(maintain_order=True):
+            of = part.filter(pl.col("method") == method)
+            settings = of[by].unique(maintain_order=True).to_list() if by else [None]
+            for setting in settings:
+                own = of if setting is None else of.filter(pl.col(by) == setting)
+                mean = own.group_by("round").agg(pl.col("error").mean()).sort("round")
+                name = f"{method}, {setting:g}" if len(settings) > 1 else method
+                panel.line(mean["round"], mean["error"], name, method)
+    drawn[0].y = MEASURE
+    return Plot(title, drawn, columns=len(drawn), same_y=len(drawn) > 1)
 
 
 def draw_tradeoff(table: pl.DataFrame, title: str, *, against: str, by: str) -> Plot:
-    """Mean normalised error of the last tenth of the rounds against epsilon or delta."""
-    panel = Panel(x=f"{against} (of one round)", y=MEASURE, log="xy" if against == "delta" else "y")
-    for (method, value), part in final(table).sort("method", by, against).group_by(["method", by], maintain_order=True):
-        panel.line(part[against], part["error"], f"{method}, {by} = {value:g}", marks=True)
-    return Plot(title, [panel])
+    """Mean normalised error of the last tenth of the rounds against epsilon or delta; a panel for each value of the other."""
+    import polars as pl
+
+    drawn = []
+    for value in sorted(set(table[by])):
+        axes = "xy" if against == "delta" else "y"
+        drawn.append(panel := Panel(f"{by} = {value:g}", x=f"{against} (of one round)", log=axes))
+        ends = final(table).filter(pl.col(by) == value)
+        for method in table["method"].unique(maintain_order=True):
+            part = ends.filter(pl.col("method") == method).sort(against)
+            panel.line(part[against], part["error"], method, marks=True)
+    drawn[0].y = MEASURE
+    return Plot(title, drawn, columns=len(drawn), same_y=True)
 
 
 def privacy_text(epsilons: Sequence[float], deltas: Sequence[float], rivals: Sequence[str], rounds: int) -> str:

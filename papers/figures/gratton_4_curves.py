@@ -48,7 +48,7 @@ def private_curves(number: str, penalty: str, epsilons: Sequence[float], delta: 
 
     def draw(table: pl.DataFrame) -> Plot:
         title = f"Figure {number}: {'lasso' if penalty == 'l1' else 'ridge'}, {shown}. Added: what theorem 4.1 assumes of D-ZOA"
-        return draw_curves(table, title, by=["method", "epsilon"])
+        return draw_curves(table, title, panels="epsilon")
 
     # At these terms PVP hardly moves: its noise is as large as the answer. Converging is asked of those that do.
     moving = (ZOA, *LASSO_RIVALS)

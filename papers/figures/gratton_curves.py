@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 LEVEL = 0.05
 SIGN_TEST = "one-sided sign test over the seeds at 5 %"
 NO_PRIVACY = "none: every value that the agents send is exact"
-COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0")
 
 
 def curves(title: str, measure: str = "misalignment") -> Callable[[pl.DataFrame], Plot]:
-    """A drawing: the mean over seeds of each curve, on logarithmic axes, above the centralised answer's own (dotted)."""
+    """A drawing: the mean over seeds of each curve, on logarithmic axes; dotted, the centralised answers' own errors."""
 
     def draw(table: pl.DataFrame) -> Plot:
         import polars as pl
 
         panel = Panel(x="round", y=measure, log="xy")
-        for place, (name,) in enumerate(table.select("curve").unique(maintain_order=True).iter_rows()):
+        floors: dict[float, None] = {}
+        for name, method in table.select("curve", "method").unique(maintain_order=True).iter_rows():
             own = table.filter(pl.col("curve") == name)
             mean = own.group_by("round").agg(pl.col(measure).mean()).sort("round")
-            colour = COLOURS[place % len(COLOURS)]
-            panel.line(mean["round"], mean[measure], name, colour, "solid")
-            if "floor" in own.columns:
-                floor = own["floor"].mean()
-                panel.line([1, own["round"].max()], [floor, floor], "", colour, "dot", width=1.0)
+            panel.line(mean["round"], mean[measure], name, method)
+            if measure == "misalignment" and "floor" in own.columns:
+                floors[float(f"{own['floor'].to_numpy().mean():.1g}")] = None
+        for floor in floors:
+            panel.level(floor, "centralised answer" if len(floors) == 1 else "")
         return Plot(title, [panel])
 
     return draw

@@ -11,7 +11,6 @@ from scipy import sparse
 
 import colonnade as co
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.views.chart import COLOURS
 from papers.figure import Case, Claim, Figure, Row, Verdict, stated
 from papers.figures.hu_sharing import (
     ALL,
@@ -96,16 +95,22 @@ def private(data: str, seed: int, count: int, epsilon: float) -> list[Row]:
 def draw(table: pl.DataFrame) -> Plot:
     import polars as pl
 
-    panels = {data: Panel(data, x="epoch", y="test log loss", log="y") for data in WIDTHS}
+    panels = []
     keys = table.select("method", "sigma").unique(maintain_order=True).rows()
-    for place, (method, sigma) in enumerate(keys):
-        name = f"{method}, noise {sigma:g}" if sigma else method
-        colour, dash = COLOURS[place % len(COLOURS)], ("solid", "dot", "dash")[place // len(COLOURS) % 3]
-        for data, panel in panels.items():
-            steps = path(table.filter(pl.col("data") == data), method, sigma=sigma)
-            panel.line([t for t, _ in steps], [loss for _, loss in steps], name, colour, dash)
-    title = "noise on coefficients: its levels are ours, the paper prints none; gisette on a seventh of its rows"
-    return Plot(title, list(panels.values()), columns=2)
+    for what in ("levels of noise", "the noise that is asked for"):
+        for data in WIDTHS:
+            panels.append(panel := Panel(f"{data}: {what}", x="epoch", y="test log loss", log="y"))
+            for method, sigma in keys:
+                asked = method.startswith((CLAIMED, OURS))
+                if method not in (ALL, LOCAL) and asked != (what != "levels of noise"):
+                    continue
+                steps = path(table.filter(pl.col("data") == data), method, sigma=sigma)
+                of = CLAIMED if method.startswith(CLAIMED) else OURS if method.startswith(OURS) else method
+                name = f"{method}, noise {sigma:g}" if sigma else method
+                x, y = [t for t, _ in steps], [loss for _, loss in steps]
+                panel.line(x, y, name, "published" if of in PUBLISHED else of)
+    title = "Noise on coefficients: its levels are ours, the paper prints none; gisette on a seventh of its rows"
+    return Plot(title, panels, columns=2, height=7.6)
 
 
 def end(table: pl.DataFrame, data: str, method: str, sigma: float = 0.0) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from colonnade.views.chart import COLOURS
 from papers.figure import Case, Row
 from papers.figures.hu_sharing import ALL, LOCAL, OURS, PUBLISHED, SGD, central, curve
 from papers.plot import Panel, Plot
@@ -28,6 +27,11 @@ def run(data: str, method: str, seed: int, count: int) -> list[Row]:
     return [row | {"epoch": t} for row in central(data, method) for t in (1, count)]  # a level line
 
 
+def kind(method: str) -> str:
+    """What a curve is one of, whatever its setting."""
+    return "published" if method in PUBLISHED else "SGD" if method in SGD else method
+
+
 def draw(table: pl.DataFrame, title: str) -> Plot:
     import polars as pl
 
@@ -35,10 +39,9 @@ def draw(table: pl.DataFrame, title: str) -> Plot:
         "objective": Panel("training objective", x="epoch", y="mean log loss + ridge"),
         "test_loss": Panel("test log loss", x="epoch", y="mean log loss"),
     }
-    for place, method in enumerate(table["method"].unique(maintain_order=True)):
+    for method in table["method"].unique(maintain_order=True):
         own = table.filter(pl.col("method") == method).group_by("epoch").agg(pl.col("objective", "test_loss").mean())
-        colour, dash = COLOURS[place % len(COLOURS)], "dot" if method in (ALL, LOCAL) else "solid"
         for value, panel in panels.items():
             points = own.sort("epoch")
-            panel.line(points["epoch"], points[value], method, colour, dash)
+            panel.line(points["epoch"], points[value], method, kind(method))
     return Plot(title, list(panels.values()), columns=2)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from colonnade.views.chart import COLOURS
 from papers.figure import Claim, Figure, Row, Verdict
 from papers.figures.lou_1_2 import paper_table
 from papers.figures.lou_3_private import (
@@ -196,14 +195,15 @@ def excess(table: pl.DataFrame, method: str, rows: int, parties: int = 1) -> flo
 
 
 def draw_4(table: pl.DataFrame) -> Plot:
-    panel = Panel(x="rows n", y="excess risk / loss at zero", log="xy")
-    lines = [("fw", 1, COLOURS[0]), ("central", 1, COLOURS[1])]
-    lines += [(method, k, COLOURS[2 + i]) for method in ("published", "off") for i, k in enumerate(PARTIES)]
-    for method, parties, colour in lines:
-        y = [excess(table, method, n, parties) for n in COUNTS]
-        name = NAMES[method] + (f", K = {parties}" if parties > 1 else "")
-        panel.line(COUNTS, y, name, colour, "dash" if method == "off" else "solid")
-    return Plot("Excess risk by rows: at the printed noise neither rows nor parties help", [panel])
+    panels = []
+    for shown in ("published", "off"):
+        panels.append(panel := Panel(NAMES[shown], x="rows n", log="xy"))
+        for method, parties in (("fw", 1), ("central", 1), *((shown, k) for k in PARTIES)):
+            y = [excess(table, method, n, parties) for n in COUNTS]
+            panel.line(COUNTS, y, NAMES[method] if parties == 1 else f"K = {parties}", NAMES[method], marks=True)
+    panels[0].y = "excess risk / loss at zero"
+    title = "Excess risk by rows: at the printed noise neither rows nor parties help"
+    return Plot(title, panels, columns=2, same_y=True)
 
 
 def _falls(table: pl.DataFrame) -> Verdict:

@@ -25,7 +25,6 @@ import colonnade as co
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.problem.problem import PublicLabels
-from colonnade.views.chart import COLOURS
 from papers.figure import Row, stated
 from papers.plot import Panel
 from papers.published import PublishedBlockFrankWolfe, SketchedColumns
@@ -47,7 +46,6 @@ NAMES = {
     "consortium": "ours, trust consortium",
     "bound": "least in the ball",
 }
-COLOUR = dict(zip(NAMES, (*COLOURS, "#444444", "#888888"), strict=False))
 NOISE = (
     "The printed scale of the noise on the index is 8·radius·√(2T ln(2/δ))/(n ε), whatever K is, and the largest of thousands of "
     "Laplace draws is about nine scales: above the steepest slope at these sizes, most often far above, so that most picks are chance."
@@ -214,5 +212,4 @@ def add_curves(panel: Panel, table: pl.DataFrame, methods: list[str]) -> None:
     """One curve a method; a method of which only the end is known is a mark."""
     for method in methods:
         x, y = curve(table.filter(method=method))
-        dash = "dash" if method in ("off", "averaged") else "solid"
-        panel.line(x, y, NAMES[method], COLOUR[method], dash, joined=len(x) > 1)
+        panel.line(x, y, NAMES[method], joined=len(x) > 1)

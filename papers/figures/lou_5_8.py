@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from colonnade.views.chart import COLOURS
 from papers.figure import Claim, Figure, Row, Verdict
 from papers.figures.lou_1_2 import paper_table
 from papers.figures.lou_3_private import (
@@ -86,20 +85,20 @@ def run(what: str, seed: int) -> list[Row]:
 
 def drawer(name: Callable[[float], str], title: str) -> Callable[[pl.DataFrame], Plot]:
     def draw(table: pl.DataFrame) -> Plot:
-        panel = Panel(x="round", y="loss / at zero")
-        for method in ("fw", "central"):
-            x, y = curve(table.filter(method=method))
-            panel.line(x, y, NAMES[method], "#808080" if method == "fw" else "#444444", "solid")
-        for method, dash in (("published", "solid"), ("off", "dash"), ("averaged", "dot")):
-            own = table.filter(method=method)
-            for value, colour in zip(own["value"].unique(maintain_order=True), COLOURS, strict=False):
-                x, y = curve(own.filter(value=value))
-                label = (
-                    f"{NAMES[method]}, {name(value)}" if method != "averaged" else f"averaged, noise off, {name(value)}"
-                )
-                panel.line(x, y, label, colour, dash)
-        panel.level(mean(table, method="bound"), "least in the ball")
-        return Plot(title, [panel], height=6.0)
+        panels = []
+        for shown in ("published", "off", "averaged"):
+            own = table.filter(method=shown)
+            if own.is_empty():
+                continue
+            words = NAMES[shown] + (", noise off" if shown == "averaged" else "")
+            panels.append(panel := Panel(words, x="round"))
+            for method in ("fw", "central"):
+                panel.line(*curve(table.filter(method=method)), NAMES[method])
+            for value in own["value"].unique(maintain_order=True):
+                panel.line(*curve(own.filter(value=value)), name(value), NAMES[shown])
+            panel.level(mean(table, method="bound"), "least in the ball")
+        panels[0].y = "loss / at zero"
+        return Plot(title, panels, columns=len(panels), same_y=True)
 
     return draw
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from colonnade.views.chart import COLOURS
 from papers.figure import Claim, Figure, Row, Verdict
 from papers.figures.lou_3_private import (
     BALL,
@@ -64,24 +63,18 @@ def run(data: str, seed: int) -> list[Row]:
 
 def draw(table: pl.DataFrame) -> Plot:
     panels = []
-    for place, data in enumerate(SKETCH):
-        panels.append(panel := Panel(data, x="round", y="" if place else "loss / at zero"))
-        own = table.filter(data=data)
-        lines = [("fw", 1, "#808080", "solid"), ("central", 1, "#444444", "solid")]
-        lines += [
-            (m, k, c, d)
-            for m, d in (("published", "solid"), ("off", "dash"))
-            for k, c in zip(KS, COLOURS, strict=False)
-        ]
-        for method, parties, colour, dash in lines:
-            x, y = curve(own.filter(method=method, parties=parties))
-            name = NAMES[method] + (f", K = {parties}" if parties > 1 else "")
-            panel.line(x, y, name, colour, dash)
-        for method, colour in (("nobody", COLOURS[4]), ("consortium", COLOURS[5])):
-            x, y = curve(own.filter(method=method))
-            panel.line(x, y, NAMES[method], colour, joined=False)
+    for shown in ("published", "off"):
+        for place, data in enumerate(SKETCH):
+            panels.append(panel := Panel(f"{data}: {NAMES[shown]}", x="round", y="" if place else "loss / at zero"))
+            own = table.filter(data=data)
+            for method, parties in (("fw", 1), ("central", 1), *((shown, k) for k in KS)):
+                x, y = curve(own.filter(method=method, parties=parties))
+                panel.line(x, y, NAMES[method] if parties == 1 else f"K = {parties}", NAMES[method])
+            for method in ("nobody", "consortium") if shown == "published" else ():
+                x, y = curve(own.filter(method=method))
+                panel.line(x, y, NAMES[method], joined=False)
     title = "Real data: at the printed noise nothing is learnt, with any number of parties"
-    return Plot(title, panels, columns=3, height=5.6)
+    return Plot(title, panels, columns=3, height=7.6)
 
 
 def _more(method: str) -> Callable[[pl.DataFrame], Verdict]:

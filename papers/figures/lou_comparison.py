@@ -22,7 +22,6 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.kernels.newton_model import quadratic_minimum
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.views.chart import COLOURS
 from papers.figure import Case, Claim, Figure, Row, Verdict, stated
 from papers.plot import Panel, Plot
 from papers.registry import data_folder
@@ -143,18 +142,18 @@ def mean_excess(table: pl.DataFrame, **where: Any) -> float:
 def draw(table: pl.DataFrame) -> Plot:
     problems = [problem for problem in TABLES if problem in set(table["problem"])]
     panels = []
-    for problem in problems:
-        panels.append(panel := Panel(problem, x="epsilon", log="x"))
-        own = table.filter(problem=problem)
-        budgets = sorted(set(own["epsilon"]))
-        for place, parties in enumerate(sorted(set(own["parties"]))):
-            for method, dash in ((BLOCK, "solid"), (GRAM, "dash")):
-                excess = [mean_excess(own, parties=parties, method=method, epsilon=epsilon) for epsilon in budgets]
-                panel.line(budgets, excess, f"{method}, {parties} parties", COLOURS[place], dash, marks=True)
-        panel.line(budgets, [1.0] * len(budgets), "x = 0", "#888888", "dot")
-    panels[0].y = "excess risk (1: no better than x = 0)"
+    for method in (BLOCK, GRAM):
+        for problem in problems:
+            panels.append(panel := Panel(f"{problem}: {method}", x="epsilon", log="x"))
+            own = table.filter(problem=problem, method=method)
+            budgets = sorted(set(own["epsilon"]))
+            for parties in sorted(set(own["parties"])):
+                excess = [mean_excess(own, parties=parties, epsilon=epsilon) for epsilon in budgets]
+                panel.line(budgets, excess, f"{parties} parties", method, marks=True)
+            panel.level(1.0, "x = 0")
+    panels[0].y = panels[len(problems)].y = "excess risk"
     title = "Private methods at equal epsilon, least squares over an l1 ball: a comparison that the paper does not make"
-    return Plot(title, panels, columns=len(panels), same_y=True)
+    return Plot(title, panels, columns=len(problems), height=7.0, same_y=True)
 
 
 def by_budget(table: pl.DataFrame, problem: str, method: str) -> dict[float, float]:

@@ -9,7 +9,7 @@ import numpy as np
 import colonnade as co
 from colonnade.kernels.arrays import Floats
 from papers.figure import Case, Claim, Figure, Row, Verdict
-from papers.figures.gratton_curves import COLOURS, NO_PRIVACY
+from papers.figures.gratton_curves import NO_PRIVACY
 from papers.figures.gratton_graph import sent, settled
 from papers.figures.watched_runs import ridge_estimate, watched_fit
 from papers.plot import Panel, Plot
@@ -66,9 +66,9 @@ def draw(table: pl.DataFrame) -> Plot:
     import polars as pl
 
     panel = Panel(x="algebraic connectivity", y="rounds to 1e-6", log="xy")
-    for colour, graph in zip(COLOURS, FAMILIES, strict=False):
+    for graph in FAMILIES:
         own = table.filter(pl.col("graph") == graph).sort("agents")
-        panel.line(own["connectivity"], own["rounds"], graph, colour, "solid", marks=True)
+        panel.line(own["connectivity"], own["rounds"], graph, marks=True)
     title = "GraphRidge: rounds to a relative error of 1e-6, by the graph's connectivity (N from 5 up along each line)"
     return Plot(title, [panel])
 

@@ -28,7 +28,7 @@ def judged(figure: Figure) -> None:
     assert all(claim.finding for claim in figure.claims if not claim.reproduces)
     drawn = figure.draw(table)
     assert drawn.title.startswith(f"Figure {figure.name.removeprefix('gratton-')}")
-    assert ["y" in panel.log for panel in drawn.panels] == [True]
+    assert all("y" in panel.log for panel in drawn.panels)
     assert to_svg(drawn)
 
 

@@ -14,8 +14,8 @@ from colonnade.kernels.sparse_fw import LossCode
 from colonnade.kernels.stream import keyed_stream
 from papers.figures import raff_1_4, raff_tables
 from papers.figures.raff_data import Shape, made_up
-from papers.figures.raff_heap import heap_picks, true_gap
 from papers.plot import to_svg
+from papers.published.sparse_heap import heap_picks, true_gap
 from papers.published.sparse_kernel import published_noisy_max
 
 pytestmark = pytest.mark.slow

@@ -18,6 +18,7 @@ from papers.commands import app
 from papers.comparison import page as comparison
 from papers.comparison.record import load as load_comparison
 from papers.findings import FINDINGS, Shown, page
+from papers.looks import COLOURS, METHODS, shade
 from papers.registry import discover
 
 PAPERS = Path(__file__).resolve().parents[2] / "papers"
@@ -35,8 +36,8 @@ def copy(tmp_path: Path) -> Path:
     """The pages that the record makes, to be spoilt."""
     pages = tmp_path / "papers"
     (pages / record.FOLDER).mkdir(parents=True)
-    for name in (*PAGES, f"{record.FOLDER}/{record.RESULTS}"):
-        shutil.copy(PAPERS / name, pages / name)
+    for path in (*(PAPERS / name for name in PAGES), *(PAPERS / record.FOLDER).glob("*.json")):
+        shutil.copy(path, pages / path.relative_to(PAPERS))
     return pages
 
 
@@ -66,15 +67,15 @@ def test_a_number_that_is_changed_on_a_page_is_noticed_and_rendered_away(copy, n
 
 
 def test_a_number_that_is_changed_in_the_record_is_noticed(copy):
-    path = copy / record.FOLDER / record.RESULTS
+    path = copy / record.FOLDER / "finding-sketch-noise.json"
     changed = json.loads(path.read_text())
-    changed["finding-sketch-noise"]["claims"][0]["evidence"] += "1"
+    changed["claims"][0]["evidence"] += "1"
     path.write_text(json.dumps(changed))
     assert stale(copy) == ["findings.md", "gallery.md"]
 
 
 def test_another_version_of_the_code_makes_no_page_stale(copy, monkeypatch):
-    monkeypatch.setattr("papers.runner.version", lambda module: "another")
+    monkeypatch.setattr("papers.runner.version", lambda module, run: "another")
     assert stale(copy) == []
 
 
@@ -85,17 +86,17 @@ def test_a_page_without_marks_is_refused(copy):
     assert "add them where it is to be filled" in told.stderr
 
 
-def test_the_record_holds_every_figure_with_the_claims_that_its_file_makes(kept):
-    """A figure that was added, or a claim that was changed, has to be run and published again."""
-    wanted = {
-        name: [(claim.says, claim.reproduces, claim.finding, claim.confidence) for claim in one.figure.claims]
-        for name, one in discover().items()
-    }
-    told = {
-        name: [(claim["says"], claim["expected"], claim["finding"], claim["confidence"]) for claim in said["claims"]]
-        for name, said in kept.items()
-    }
-    assert wanted == told
+def test_the_record_holds_the_claims_that_a_figure_s_file_makes_or_the_readme_says_that_they_wait(kept):
+    """A figure that was added, or a claim that was changed, is to be run and published again; until then it is named as waiting."""
+    known = {name: one.figure for name, one in discover().items()}
+    assert set(kept) <= set(known)
+    left = record.waiting(known.values(), kept)
+    said = re.search(r"Claims written down and not yet judged: (.*?) \(`", (PAPERS / "README.md").read_text())
+    assert left == (said[1].split(", ") if said else [])
+    for name in set(kept) - set(left):
+        wanted = [(c.says, c.reproduces, c.finding, c.confidence, c.changed) for c in known[name].claims]
+        keys = ("says", "expected", "finding", "confidence", "changed")
+        assert [tuple(c[key] for key in keys) for c in kept[name]["claims"]] == wanted, name
 
 
 def test_every_recorded_verdict_is_the_one_that_its_figure_states(kept):
@@ -108,14 +109,60 @@ def test_every_recorded_figure_says_what_it_was_run_with_and_has_a_small_plot(ke
         assert re.fullmatch(r"[\d.]+\+[0-9a-f]{16}", said["version"]), name
         assert said["cpu_seconds"] > 0
         assert isinstance(said["quick"], bool)
+        assert said["settings"]
+        assert said["hours"] > 0 or said["cpu_seconds"] < 1
         sizes[name] = (PAPERS / record.FOLDER / f"{name}.svg").stat().st_size
     assert max(sizes.values()) < 100_000
     assert sum(sizes.values()) < 4_000_000
 
 
+def test_a_verdict_was_looked_at_with_other_seeds_or_the_readme_says_that_it_was_not(kept):
+    """An unstable one is marked as such; what has no chance in it is the same again."""
+    text = (PAPERS / "README.md").read_text()
+    alone = re.search(r"Not yet run with other seeds: (.*?)\. ", text)
+    for name, said in kept.items():
+        looked = all(claim["stable"] is not None for claim in said["claims"])
+        assert looked or (alone and f"[{name}]" in alone[1]), name
+
+
+def test_a_kept_plot_is_what_its_record_makes_of_it(kept):
+    """One figure here; `python -m papers draw --check` looks at all."""
+    name = "finding-sketch-noise"
+    assert record.drawn({name: kept[name]})[name] == (PAPERS / record.FOLDER / f"{name}.svg").read_text()
+
+
+def test_every_curve_that_is_kept_has_its_own_colour_dash_and_name_and_a_method_one_hue(kept):
+    hues: dict[str, set[str]] = {}
+    for name, said in kept.items():
+        for panel in said["plot"]["panels"] if said["plot"] else ():
+            lines = panel["lines"]
+            assert len(lines) <= 8, name
+            for key in ("colour", "dash", "name"):
+                assert len({line[key] for line in lines}) == len(lines), f"{name}: {key}"
+            for line in lines:
+                if line["method"] in METHODS:
+                    shades = [shade(COLOURS[METHODS[line["method"]]], turn) for turn in range(8)]
+                    assert line["colour"] in shades, f"{name}: {line['name']}"
+                    hues.setdefault(line["method"], set()).add(shades[0])
+    assert all(len(found) == 1 for found in hues.values())
+    assert len(hues) > 5
+
+
+def test_every_plot_says_on_its_face_how_large_its_run_was(kept):
+    for name, said in kept.items():
+        if said["plot"] is None:
+            continue  # drawn before curves were kept
+        drawn = ET.fromstring((PAPERS / record.FOLDER / f"{name}.svg").read_text())
+        text = " ".join(element.text or "" for element in drawn.iter("{http://www.w3.org/2000/svg}text"))
+        assert " ".join(said["run"].split()) in " ".join(text.split()), name
+        assert said["run"].startswith("Quick run" if said["quick"] else "Full run"), name
+
+
 def test_every_plot_carries_the_privacy_of_its_curves(kept):
     """epsilon, delta, unit, trust model and guarantee of every private method, or that there is none."""
     for name, one in discover().items():
+        if name not in kept:
+            continue
         said = one.figure.privacy
         if not said.startswith("none"):
             counts = {word: said.count(word) for word in STATED[2:]}
@@ -203,10 +250,18 @@ def test_a_finding_that_rests_on_nothing_recorded_is_refused(kept):
 
 
 def outcome(folder: Path, name: str, **changes: object) -> None:
-    said = {"name": name, "status": "as stated", "claims": [], "failures": [], "missing_data": []} | changes
+    said = {
+        "name": name,
+        "status": "as stated",
+        "quick": True,
+        "claims": [],
+        "failures": [],
+        "missing_data": [],
+    } | changes
     (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / name / "outcome.json").write_text(json.dumps(said))
     (folder / name / "figure.svg").write_text(f"<svg>{said['status']}</svg>")
+    (folder / name / "plot.json").write_text("{}")
 
 
 def test_publishing_takes_what_was_run_and_leaves_the_rest(tmp_path):
@@ -219,10 +274,21 @@ def test_publishing_takes_what_was_run_and_leaves_the_rest(tmp_path):
     outcome(results, "two", status="failed")
     assert record.publish(results, pages, ["two", "one"]) == ["one"]
     assert {name: said["status"] for name, said in record.load(pages).items()} == {"two": "as stated", "one": "differs"}
-    assert list(record.load(pages)) == ["two", "one"]
+    assert list(record.load(pages)) == ["one", "two"]
     assert {path.name for path in (pages / "results").glob("*.svg")} == {"one.svg", "two.svg"}
     assert "differs" in (pages / "results" / "one.svg").read_text()
     assert "as stated" in (pages / "results" / "two.svg").read_text()
+
+
+def test_a_quick_run_does_not_take_the_place_of_a_full_one_that_claims_the_same(tmp_path):
+    results, pages = tmp_path / "results", tmp_path / "papers"
+    outcome(results, "one", quick=False)
+    record.publish(results, pages, ["one"])
+    outcome(results, "one")
+    assert record.publish(results, pages, ["one"]) == []
+    assert record.load(pages)["one"]["quick"] is False
+    outcome(results, "one", claims=[{"says": "more", "expected": True, "confidence": "exact"}])
+    assert record.publish(results, pages, ["one"]) == ["one"]
 
 
 def test_publishing_nothing_is_refused(tmp_path):

@@ -20,7 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 import colonnade as co
-from papers import registry, runner
+from papers import registry, runner, sources
 from papers.commands import app
 from papers.page import write_pages
 from papers.registry import chosen, discover, in_module
@@ -134,23 +134,57 @@ def test_a_changed_source_runs_everything_again(toy, tmp_path):
     assert after.table.filter(pl.col("round") == 0)["error"][0] == 2.0
 
 
-@pytest.mark.parametrize("place", ["colonnade", "papers"])
-def test_the_version_covers_the_sources_of_the_package_and_of_the_papers(toy, tmp_path, monkeypatch, place):
-    assert [(root.name, (root / "__init__.py").is_file()) for root in runner.SOURCES] == [
-        ("colonnade", True),
-        ("papers", True),
-    ]
-    copies = tuple(tmp_path / root.name for root in runner.SOURCES)
-    for copy in copies:
-        (copy / "deep").mkdir(parents=True)
-        (copy / "deep" / "one.py").write_text("a = 1\n")
-    discover("toy_figures")
-    monkeypatch.setattr(runner, "SOURCES", copies)
-    before = runner.version("toy_figures.toy")
-    (tmp_path / place / "notes.md").write_text("no source\n")
-    assert before == runner.version("toy_figures.toy")
-    (tmp_path / place / "deep" / "one.py").write_text("a = 2\n")
-    assert before != runner.version("toy_figures.toy")
+def test_the_version_covers_the_package_and_what_a_case_reaches_and_nothing_else(toy, tmp_path, monkeypatch):
+    source, _ = toy
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "one.py").write_text("a = 1\n")
+    monkeypatch.setattr(sources, "PACKAGE", (package,))
+    (listed,) = discover("toy_figures").values()
+
+    def version(old: str = "", new: str = "") -> str:
+        (source / "toy.py").write_text(TOY.replace(old, new) if old else TOY)
+        sources._parsed.cache_clear()
+        return sources.version(listed.module, listed.figure.run)
+
+    before = version()
+    assert (
+        before
+        == version("drawn", "painted")
+        == version('"exact"', '"surely"')
+        == version("return Plot(", "return  Plot(")
+    )
+    assert before != version("10.0 **", "11.0 **")
+    (package / "notes.md").write_text("no source\n")
+    assert before == version()
+    (package / "one.py").write_text("a = 2\n")
+    assert before != version()
+
+
+def test_a_case_reaches_what_its_run_uses_through_imports_and_not_what_draws_it():
+    found = sources.reached("papers.figures.lou_9", discover()["lou-9"].figure.run)
+    assert {"papers.figures.lou_9:run", "papers.figures.lou_3_private:published_iterates"} <= set(found)
+    assert "papers.published.block_frank_wolfe:PublishedBlockFrankWolfe" in found
+    assert "papers.published.dense_sketch:gaussian_sketch" in found
+    assert not {name for name in found if name.endswith((":draw", ":Plot", ":_more", ":FIGURE"))}
+
+
+@pytest.mark.slow
+def test_a_verdict_that_other_seeds_turn_is_marked_as_unstable(toy, tmp_path):
+    source, touches = toy
+    swinging = TOY.replace("return Verdict(a < b,", 'return Verdict(table["seed"].max() < 1000,')
+    (source / "toy.py").write_text(swinging)
+    wanted = list(discover("toy_figures").values())
+    (outcome,) = runner.reproduce(wanted, tmp_path / "out", jobs=1, seeds=2)
+    assert [one.stable for one in outcome.judged] == [False, False]
+    assert runs(touches) == {"fast-0": 1, "fast-1000": 1, "slow-0": 1, "slow-1000": 1}
+    assert set(outcome.table["seed"]) == {0}
+    (once,) = runner.reproduce(wanted, tmp_path / "out", jobs=1)
+    assert [one.stable for one in once.judged] == [None, None]
+    said = runner.facts(outcome)
+    assert said["settings"] == {"seed": "0", "method": "fast, slow"}
+    assert said["run"].startswith("Quick run, cut to fit in minutes: seed 0 instead of 0, 1.")
+    assert "UNSTABLE" in write_pages([outcome], tmp_path / "out")[0].read_text()
 
 
 @pytest.mark.slow

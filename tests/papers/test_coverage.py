@@ -1,0 +1,56 @@
+"""The table of all algorithms, theorems, figures and tables: nothing is left out, and every name in it is there."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import colonnade as co
+from papers import record
+from papers.attacks import TARGETS
+from papers.coverage import ITEMS, unnamed
+from papers.registry import discover
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_figure_is_in_the_table_and_every_figure_of_the_table_exists():
+    known = discover()
+    assert unnamed(known) == set()
+    assert {name for item in ITEMS for name in item.figures} <= set(known)
+
+
+def test_a_figure_of_a_paper_stands_in_a_row_of_that_paper():
+    for name, listed in discover().items():
+        papers = {item.paper for item in ITEMS if name in item.figures}
+        assert listed.figure.paper in papers or listed.figure.paper == "this project", name
+
+
+def test_no_cell_is_blank_and_no_row_is_twice():
+    assert len({(item.paper, item.what) for item in ITEMS}) == len(ITEMS)
+    for item in ITEMS:
+        assert item.what
+        assert item.call
+        assert item.figures or (item.holds and item.fails and item.checked), item.what
+    text = (ROOT / "papers" / "README.md").read_text()
+    rows = [line for line in text.partition(record.START)[2].splitlines() if line.startswith("| ")]
+    assert len(rows) > len(ITEMS)
+    assert not [line for line in rows if re.search(r"\|\s*\|", line)]
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: f"{item.paper}, {item.what}")
+def test_what_a_row_names_can_be_called_and_its_tests_are_there(item):
+    for name in re.findall(r"`((?:co|papers)\.[\w.]+)`", item.call):
+        parts = name.split(".")
+        found = co if parts[0] == "co" else importlib.import_module("papers")
+        for k, part in enumerate(parts[1:], 2):
+            if not hasattr(found, part):
+                importlib.import_module(".".join(parts[:k]))
+            found = getattr(found, part)
+        assert callable(found), name
+    for path in re.findall(r"tests/[\w/]+\.py", item.checked):
+        assert (ROOT / path).is_file(), path
+    assert set(re.findall(r"published-[\w-]+", item.checked)) <= set(TARGETS)
