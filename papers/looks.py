@@ -27,7 +27,7 @@ SHADES = (0.0, -0.5, 0.4, -0.75, 0.6, -0.25, 0.2, -0.85)  # below 0 towards blac
 
 METHODS: dict[str, int] = {
     # ours, wherever it stands
-    "GraphRidge": BLUE,
+    "GraphRidge": SKY,
     "GraphADMM": BLUE,
     "GraphTLS": BLUE,
     "ours (GraphTLS)": BLUE,
@@ -90,7 +90,7 @@ METHODS: dict[str, int] = {
     "diffusion": GREEN,
     "DC-ADMM": PURPLE,
     "algorithm 6": RED,
-    "algorithm 7": RED,
+    "algorithm 7": OCHRE,
     "broadcast ADMM": BLACK,
 }
 

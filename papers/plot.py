@@ -332,6 +332,7 @@ def _draw_legend(canvas: Canvas, left: float, top: float) -> None:
         list(handles.values()), list(handles), loc="upper left", bbox_to_anchor=(left, top), ncols=len(handles),
         frameon=False, borderpad=0.0, borderaxespad=0.0, labelspacing=0.3, columnspacing=1.2, handlelength=2.6,
     )  # fmt: skip
+    drawn.set_zorder(1)  # before the words below the picture, which come last
     for text in drawn.get_texts():
         text.set_parse_math(False)
 
@@ -365,4 +366,4 @@ def _numbers(given: Iterable[Any]) -> list[float]:
 
 
 def _lines(text: str, width: int) -> list[str]:
-    return [line for part in text.splitlines() for line in textwrap.wrap(part, width)]
+    return [line for part in text.splitlines() for line in textwrap.wrap(part, width, break_on_hyphens=False)]
