@@ -16,7 +16,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
-from colonnade.privacy.values import encode_value, release
+from colonnade.privacy.values import Packed, encode_value, release
 from colonnade.runtime.program import COORDINATOR
 from tests.methods.test_secure_products import Cut, Until
 
@@ -60,17 +60,22 @@ def test_every_graph_releases_what_the_star_does(graph, tmp_path):
     assert np.array_equal(fit.release.matrix[~known], star.release.matrix[~known])
 
 
-def test_all_agents_solve_the_same_problem_and_get_the_same_bits(tmp_path, monkeypatch):
-    found = {}
-    peer = graph_gram.peer
+@pytest.fixture(scope="module")
+def line(tmp_path_factory):
+    """A run on a line: the fit, what each agent returned, all letters, and the store."""
+    found, peer, tap, store = {}, graph_gram.peer, co.Tap(co.InProcess()), tmp_path_factory.mktemp("line")
 
     def watched(job, block, gate, settings):
-        own = yield from peer(job, block, gate, settings)
-        found[gate.node] = own
-        return own
+        found[gate.node] = yield from peer(job, block, gate, settings)
+        return found[gate.node]
 
-    monkeypatch.setattr(graph_gram, "peer", watched)
-    fit = run(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph_gram, "peer", watched)
+        return run(store, "line", tap), found, tap.letters, store
+
+
+def test_all_agents_solve_the_same_problem_and_get_the_same_bits(line):
+    fit, found, *_ = line
     assert set(found) == set(PARTIES)
     first = found["a"].answer
     for own in found.values():
@@ -82,12 +87,11 @@ def test_all_agents_solve_the_same_problem_and_get_the_same_bits(tmp_path, monke
         assert np.array_equal(own.coefficients, fit.coefficients[name])
 
 
-def test_there_is_no_coordinator_and_only_neighbours_talk(tmp_path):
-    tap = co.Tap(co.InProcess())
-    run(tmp_path, "line", tap)
+def test_there_is_no_coordinator_and_only_neighbours_talk(line):
+    _, _, letters, _ = line
     order = list(PARTIES)
-    assert COORDINATOR not in {x.sender for x in tap.letters} | {x.receiver for x in tap.letters}
-    assert all(abs(order.index(x.sender) - order.index(x.receiver)) == 1 for x in tap.letters)
+    assert COORDINATOR not in {x.sender for x in letters} | {x.receiver for x in letters}
+    assert all(abs(order.index(x.sender) - order.index(x.receiver)) == 1 for x in letters)
 
 
 def test_agents_in_between_are_shown_nothing_but_what_is_sealed(tmp_path, monkeypatch):
@@ -137,12 +141,36 @@ def test_a_key_that_was_changed_on_the_way_stops_the_run(tmp_path, monkeypatch):
         run(tmp_path)
 
 
-def test_a_statement_names_what_it_rests_on_and_prices_are_those_of_the_star(tmp_path):
-    fit = run(tmp_path)
+@pytest.mark.parametrize(
+    ("parts", "why"), [(False, "'a' does not open"), (True, "'[abcd]' got other noisy parts than we did")]
+)
+def test_a_digest_or_a_noisy_part_that_was_changed_on_the_way_stops_the_run(parts, why, tmp_path, monkeypatch):
+    """By "b", between "a" and all others: else those would plan, noise or solve for something else than "a" does."""
+    unbundle = graph_gram._unbundle
+
+    def changed(came, sender, sizes):
+        found = unbundle(came, sender, sizes)
+        rows, numbers = sizes.get("a", (0, 0))
+        if sender == "b" and (numbers if parts else rows == len(PARTIES)):
+            found["a"] = Item(*(tuple(map(_other, each)) for each in found["a"]))
+        return found
+
+    monkeypatch.setattr(graph_gram, "_unbundle", changed)
+    with pytest.raises(ProtocolError, match=why):
+        run(tmp_path)
+
+
+def _other(part):
+    value = part.value
+    return release(bytes(len(value)) if isinstance(value, bytes) else Packed(value.values ^ np.uint64(1), value.bits))
+
+
+def test_a_statement_names_what_it_rests_on_and_prices_are_those_of_the_star(line):
+    fit, _, _, store = line
     assert (fit.privacy.guarantee, fit.privacy.trust) == ("conditional", "parties")
     assert fit.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
     for party in PARTIES:
-        ledger = Ledger(FileLog(tmp_path / "nodes" / f"{party}.db"), party, co.Policy())
+        ledger = Ledger(FileLog(store / "nodes" / f"{party}.db"), party, co.Policy())
         assert len([e for e in ledger.entries() if e.event.rho]) == 2
 
 

@@ -4,7 +4,8 @@ Solves   as private_gram.py; trust "parties", and nobody carries or collects any
 Steps    every agent plans the next release from public and released figures, and all compare digests of it. Pairs
          compute their products (lwe_products.py); what two agents that are no neighbours tell each other is passed on
          along the tree of fewest hops from its sender, sealed for its receivers. Then everybody's noisy parts go to
-         everybody, and each agent has the same noisy matrix, solves the same problem, and gets the same bits.
+         everybody, and all compare digests of what they got: each agent has the same noisy matrix, solves the same
+         problem, and gets the same bits. Digests are sealed: whoever passes them on can change none.
 Leaves   what leaves in private_gram.py with trust "parties"; keys of the run, signed by pinned ones. What is proven
          there is proven against whoever sees everything; sealed, agents in between do not.
 Price    rho in all, as there.
@@ -12,6 +13,7 @@ Price    rho in all, as there.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -49,7 +51,7 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Trust
-from colonnade.privacy.values import Packed, Released
+from colonnade.privacy.values import Packed, Released, encode_value
 from colonnade.problem import Changing, Topology
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Post, Program, expect, message
@@ -57,8 +59,8 @@ from colonnade.runtime.program import Post, Program, expect, message
 
 @message(160)
 class Passed:
-    """Agent → its neighbour: what it sends, and what it passes on, in the order of the roster: keys, digests, and what
-    is sealed for whoever it is for; noisy parts."""
+    """Agent → its neighbour: what it sends, and what it passes on, in the order of the roster: keys, what is sealed for
+    whoever it is for, and noisy parts."""
 
     rows: tuple[Released[bytes], ...]
     numbers: tuple[Released[Packed], ...]
@@ -211,7 +213,7 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphGram) -> Program[Own
         added = SumsOfRows(design, prepared, block, gate, prepared.rows(block, me), np.zeros(0))
         exchange = exchange_of(design, prepared.figures, prepared.layout)
         parts = yield from sums_parts(design, prepared, added, exchange, GraphLine(exchange, gate, mail))
-        sums = class_sums(design, (yield from _pool(design, prepared, exchange, mail, parts)), np.zeros(0))
+        sums = class_sums(design, (yield from _pool(design, prepared, exchange, mail, gate, parts)), np.zeros(0))
         shortened = added.rows.shortened
     nobody = Losses(job.roster)  # is lost: every agent passes on what others say
     planned = plan_gram(design, sums, nobody)
@@ -219,7 +221,7 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphGram) -> Program[Own
     matrix = OwnMatrix(design, prepared, block, gate)
     exchange = exchange_of(design, prepared.figures, prepared.layout)
     parts = yield from gram_parts(design, prepared, matrix, exchange, GraphLine(exchange, gate, mail))
-    steps = read_gram(design, prepared, (yield from _pool(design, prepared, exchange, mail, parts)))
+    steps = read_gram(design, prepared, (yield from _pool(design, prepared, exchange, mail, gate, parts)))
     answer = conclude(design, planned, prepared, steps, sums, nobody, whole=whole)
     if shortened is None:  # later rows are cut to what class sums say, not to their bound
         shortened = matrix.rows.shortened
@@ -236,23 +238,35 @@ def _meet(mail: Mail, gate: Gate) -> Program[None]:
 def _agree(design: Design, figures: Figures, frame: RowFrame, mail: Mail, gate: Gate) -> Program[Prepared]:
     """The next release, once all agents have said that they planned the same: before that nothing of it leaves."""
     prepared = check_prepare(design, figures.name, describe(design, figures, frame, np.zeros(0)))
-    digest, _ = gate.seed(prepared.digest, shown=False)
-    came = yield from mail.spread(Item((digest,)), _to_all(mail), dict.fromkeys(mail.names, (1, 0)))
-    for name, item in came.items():
-        if item.rows[0].value != prepared.digest:
-            raise ProtocolError(f"{name!r} planned another release than we did: compare the federation files of both.")
+    otherwise = "planned another release than we did: compare the federation files of both."
+    yield from _compare(prepared.digest, otherwise, mail, gate)
     return prepared
 
 
+def _compare(digest: bytes, otherwise: str, mail: Mail, gate: Gate) -> Program[None]:
+    """All agents say what digest they have, each to each, sealed: whoever passes one on can change none."""
+    to, (mine, _) = _to_all(mail), gate.seed(digest, shown=False)
+    word = Item(mail.seal(gate, (mine,), to[mail.me]))
+    came = yield from mail.spread(word, to, {name: (1 + len(ends), 0) for name, ends in to.items()})
+    for name, item in came.items():
+        content, *keys = item.rows
+        (said,) = mail.open(gate, name, keys[to[name].index(mail.me)], content)
+        if said != digest:
+            raise ProtocolError(f"{name!r} {otherwise}")
+
+
 def _pool(
-    design: Design, prepared: Prepared, exchange: Exchange, mail: Mail, parts: tuple[Any, ...]
+    design: Design, prepared: Prepared, exchange: Exchange, mail: Mail, gate: Gate, parts: tuple[Any, ...]
 ) -> Program[Collected]:
-    """Everybody's parts, at everybody."""
+    """Everybody's parts, the same at everybody: nobody goes on with what was changed on the way to some."""
     counts = own_counts(design, prepared.figures)
     sizes = {name: (0, counts[name] + len(exchange.receivers(name))) for name in mail.names}
     came = yield from mail.spread(Item((), parts), _to_all(mail), sizes)
     every = {name: Item((), parts) if name == mail.me else came[name] for name in mail.names}
     values = {name: [part.value for part in item.numbers] for name, item in every.items()}
+    whole = hashlib.sha256(encode_value(tuple(part for parts in values.values() for part in parts))).digest()
+    otherwise = "got other noisy parts than we did: somebody on the way changed them. What has left is spent."
+    yield from _compare(whole, otherwise, mail, gate)
     return read_parts(design, prepared, exchange, values)
 
 
