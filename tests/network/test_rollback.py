@@ -20,7 +20,7 @@ from colonnade.methods.gram import secure_release
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.runtime.hosted_node import Joined
-from colonnade.runtime.node import Receipts
+from colonnade.runtime.node import LOST, Receipts
 from colonnade.runtime.program import COORDINATOR, Failed
 from colonnade.runtime.turns import Turns, check_records
 from colonnade.runtime.wire import Letter, encode
@@ -142,6 +142,7 @@ def test_other_bytes_at_a_place_that_was_heard_are_an_old_copy(tmp_path):  # noq
     again.note([Letter(*edge, 0, 1, b"abc")])
     with pytest.raises(co.LedgerDamaged, match=FORGOT):
         again.note([Letter(*edge, 1, 1, b"xyz")])
+    again.note([Letter(*edge, 1, 1, LOST)])  # its sender was given up, after this node heard it and died
     assert (len(log.rows("run", "got")), log.verify()) == (2, 2)
     log.close()
 

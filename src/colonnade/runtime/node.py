@@ -441,7 +441,8 @@ class Receipts:
     def note(self, came: Iterable[Letter]) -> None:
         """Write down what is new; other bytes for a place that is known mean that its sender's record is an old copy.
 
-        A farewell is in no record of its sender's, and says nothing of data.
+        A farewell is in no record of its sender's, and says nothing of data. That a sender is lost is said by whoever
+        carries its letters, and says nothing of its record: what came of it before this node died may be gone.
         """
         if not self._kept:
             return
@@ -449,7 +450,7 @@ class Receipts:
         for letter in came:
             edge, place = (letter.sender, letter.receiver), letter.sequence
             known = self._heard()[edge].get(place)
-            if known not in (None, letter.check):
+            if known not in (None, letter.check) and letter.body != LOST:
                 raise old_copy(*edge, place + 1, place)
             if known is None and not letter.body.startswith(_FAREWELL):
                 new[edge, place] = letter.check
