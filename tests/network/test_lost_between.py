@@ -8,6 +8,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from test_party_service import Straw
 import colonnade as co
 from colonnade.data.federation_file import FederationFile
 from colonnade.errors import PeerFailed
+from colonnade.network.hub_run import LostParties
 from colonnade.network.questions import Question
 from colonnade.network.refusals import PeerSilent, silence
 from colonnade.network.transport.envelope import PeerTimeout
@@ -212,6 +214,19 @@ def test_the_log_says_that_a_party_is_late_and_what_will_happen(memory, caplog):
         "party 'b' has not answered for 61 s; at 120 s the run stops",
         "party 'c' has not answered for 61 s; at 120 s the run goes on without it",
     ]
+
+
+def test_of_several_who_are_not_there_none_is_given_up_where_the_run_does_not_go_on(tmp_path):
+    """One was lost before and has come back; two others are away, and without both too few are left."""
+    log, away = FileLog(tmp_path / "coordinator.db"), PeerTimeout("nobody came")
+    log.append("run", 0, "lost", "d", b"")
+    hub = SimpleNamespace(absent={"c": away, "e": away}, label="a")
+    begun = SimpleNamespace(run="run", parties=list("abcde"), hub=hub, local=SimpleNamespace(log=log), reserving=True)
+    with pytest.raises(PeerTimeout, match="nobody came"):
+        LostParties(begun, 3)
+    assert [row.key for row in log.rows("run", "lost")] == ["d"]
+    assert LostParties(begun, 2).lost == ["d", "c", "e"]
+    log.close()
 
 
 def test_letters_of_a_lost_host_that_are_here_still_arrive_and_behind_them_that_it_is_lost():

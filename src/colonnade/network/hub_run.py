@@ -195,15 +195,21 @@ class LostParties:
         here = run.local
         self.lost: list[NodeId] = [] if here is None else [row.key for row in here.log.rows(run.run, "lost")]
         absent = [name for name in run.hub.absent if name not in self.lost]
-        if absent and not (run.reserving and all(map(self._lose, absent))):
+        if absent and not (run.reserving and self._spares(len(absent)) and run.hub.label not in absent):
             raise run.hub.absent[absent[0]]
+        for party in absent:
+            self._lose(party)
 
     def give_up(self, error: ColonnadeError) -> bool:
         return isinstance(error, PeerSilent) and error.party not in self.lost and self._lose(error.party)
 
+    def _spares(self, more: int) -> bool:
+        """Whether enough are left without so many more."""
+        return self.quorum > 0 and len(self.run.parties) - len(self.lost) - more >= self.quorum
+
     def _lose(self, party: NodeId) -> bool:
         run, left = self.run, len(self.run.parties) - len(self.lost) - 1
-        if party == run.hub.label or not self.quorum or left < self.quorum or run.local is None:
+        if party == run.hub.label or not self._spares(1) or run.local is None:
             return False
         with run.local.log.atomic():
             run.local.log.append(run.run, ADMIN, "lost", party, b"")
@@ -219,8 +225,7 @@ class LostParties:
             if since is None or (party, since) in self._told or time.monotonic() - since < deadline / 2:
                 continue
             self._told.add((party, since))
-            left = len(self.run.parties) - len(self.lost) - 1
-            spared = self.quorum and party != self.run.hub.label and left >= self.quorum
+            spared = party != self.run.hub.label and self._spares(1)
             then = "the run goes on without it" if spared else "the run stops"
             waited = f"{time.monotonic() - since:.0f} s"
             log.warning(

@@ -244,7 +244,8 @@ class PartyRun:
         agreement, data = self.proposal.agreement, self.scoring.data
         each = 2 * (self.cover is not None) + (agreement is not None)
         missing = set(data.file.members) - {self.name, *peers}
-        if not (set(peers) < set(data.file.members) and self._spares(missing) and len(blobs) == each * len(peers)):
+        once = len(set(peers)) == len(peers) == len(data.file.members) - 1 - len(missing)
+        if not (once and self.name not in peers and self._spares(missing) and len(blobs) == each * len(peers)):
             raise ProtocolError("to meet, a party needs to hear from every other party of the federation file, once")
         parts = list(blobs)
         if self.cover is not None:
