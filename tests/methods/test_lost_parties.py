@@ -128,6 +128,13 @@ def test_a_consortium_goes_on_without_a_party_too(after, tmp_path):
     assert found == ["lattice", "lattice", "continued"]
 
 
+def test_where_class_sums_go_by_released_labels_a_party_may_be_lost_before_them(tmp_path):
+    """The others hear of it before the coordinator, which waits for nobody until it asks for the sums."""
+    fit = run(tmp_path, {"c": KEY}, method=co.PrivateGram(labels="released"))
+    assert fit.absent == {"c": "while class sums were computed, before anything noisy had come"}
+    assert list(fit.coefficients) == ["a", "b"]
+
+
 def test_the_first_of_the_roster_and_two_of_four_may_be_lost(tmp_path):
     fed = federation({"a": [0], "b": [1], "c": [2, 3], "d": [4]}, label="c")
     fit = run(tmp_path, {"a": 9, "d": 3}, fed=fed)
