@@ -19,6 +19,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.store import FileLog
+from colonnade.runs.scoring import _check_elsewhere
 from colonnade.runtime.hosted_node import deliver_once
 from colonnade.runtime.node import LOST
 from colonnade.runtime.program import COORDINATOR
@@ -426,6 +427,14 @@ def test_the_model_without_a_party_is_kept_and_predicts_from_the_others_rows(los
     here = {name: frame for name, frame in frames.items() if name != "c"}
     assert np.array_equal(again.scores(here), fit.scores(here))
     assert same(again.without("a"), fit.without("a"))
+
+
+def test_parties_elsewhere_score_rows_without_the_one_that_was_lost(lost):
+    fit, _ = lost
+    _, everybody = tables()
+    with pytest.raises(co.InvalidInput, match="'c' was lost to the run of this model"):
+        _check_elsewhere(fit, everybody, ())
+    _check_elsewhere(fit, replace(everybody, parties={p: everybody.parties[p] for p in "ab"}), ())
 
 
 def test_the_bytes_of_a_lost_party_count_as_far_as_they_were_sent(lost):

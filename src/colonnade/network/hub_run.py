@@ -234,7 +234,7 @@ class LostParties:
 
     def tell_over(self, how: str) -> None:
         """Let whoever is lost hear that the run is over, if it is there; else it hears so before the next run."""
-        ended = "finished without this party" if how == "finished" else for_others(how)
+        ended = "finished after this party was lost" if how == "finished" else for_others(how)
         for party in self.lost:
             head = {"run": self.run.run, "how": ended}
             with contextlib.suppress(ColonnadeError, Lost):

@@ -73,6 +73,9 @@ def _check_elsewhere(fitted: Fit, federation: Federation, without: Sequence[str]
     if fitted.by_rows or fitted.label != federation.label:
         what = f"scores go to {fitted.label!r}, who held the labels of a model over different columns"
         raise InvalidInput(f"{what}; the federation file names {federation.label!r}.")
+    if lost := [name for name in fitted.absent if name in federation.parties]:
+        what = f"{lost[0]!r} was lost to the run of this model, which has none of its columns"
+        raise InvalidInput(f"{what}. Write a federation file of those that take part.")
     missing = [name for name in fitted.features if name not in federation.parties]
     if set(missing) != set(without):
         absent, named = (", ".join(names) or "none" for names in (missing, without))
