@@ -10,7 +10,7 @@ Numbers  where the covariance of scores and labels is less than CERTAIN sds of i
          is known, else times USUAL: the mean of a normal around USUAL with sd APART, given that noisy factor. Not where
          standard errors cover, nor for inference. Classes have a link, which does the same to probabilities.
          USUAL and APART by looking at the tables of benchmarks/battery.py with 500 and 2,000 rows and numbers, epsilon
-         .1 to 4: R² rose from -.68 to -.33 at .1, -.21 to -.06 at .36, .22 to .28 at 1; at 4 it fell from .607 to .602.
+         .1 to 4; `python -m benchmarks gram_budgets` prints R² of some of them at 13 budgets.
 Order    choose -> (class sums) -> prepare -> (JOINT release) -> Gram.of -> solve; the first half is in rule.py.
 Leaves   nothing: every argument is public (schema, rows, rho) or released and paid for.
 """
@@ -59,9 +59,7 @@ class GramSolution:
     gap: float  # duality gap of the quadratic problem that was solved
     ridge: float  # what the rule added to the diagonal of A'A (in the frame's units)
     link: Link | None  # classification only
-    kept: (
-        float  # of the scores' size around their mean: 1, or less where labels are numbers and scores owe much to noise
-    )
+    kept: float  # of the scores' size around their mean: below 1 where labels are numbers and scores owe much to noise
     signal: float  # covariance of score and label, in standard deviations of its noise
 
 
