@@ -153,12 +153,10 @@ def listed(record: Record) -> str:
     swings = [
         f"{link(name)} (“{c['says']}”)" for name, said in record.items() for c in said["claims"] if c["stable"] is False
     ]
-    modes += (
-        f" Unstable, another verdict with other seeds: {'; '.join(swings)}."
-        if swings
-        else " No verdict was another one with other seeds."
-    )
     alone = [link(name) for name, said in record.items() if any(c["stable"] is None for c in said["claims"])]
+    twice = f"{len(record) - len(alone)} of {len(record)} figures were also run with other seeds"
+    turned = f"; another verdict: {'; '.join(swings)}" if swings else "; no verdict changed"
+    modes += f" {twice}{turned if len(alone) < len(record) else ''}."
     modes += f" Not yet run with other seeds: {', '.join(alone)}." if alone else ""
     verdicts = (
         f"Verdicts differ from what their files state: {', '.join(differs)}."
