@@ -16,6 +16,7 @@ from colonnade.errors import (
     MostlyNoise,
     NothingToLearn,
     NotPrivate,
+    PartyLost,
     PeerFailed,
     PolicyRefused,
     ProtocolError,
@@ -85,7 +86,7 @@ from colonnade.runs.release import Release
 from colonnade.runs.result import Fit, load
 from colonnade.runs.scoring import score
 from colonnade.runs.simulate import simulate
-from colonnade.runtime.hosted_node import Faults, InProcess, Tap
+from colonnade.runtime.hosted_node import Dropouts, Faults, InProcess, Tap
 from colonnade.runtime.ray import Ray
 from colonnade.runtime.wire import Communication
 from colonnade.views.fit_facts import CoefficientPath
@@ -111,6 +112,7 @@ __all__ = [
     "Corrective",
     "Date",
     "DistributedFrankWolfe",
+    "Dropouts",
     "ElasticNet",
     "Elementary",
     "Faults",
@@ -150,6 +152,7 @@ __all__ = [
     "NuclearNorm",
     "Numeric",
     "OpenLoop",
+    "PartyLost",
     "PeerFailed",
     "PerParty",
     "Plain",

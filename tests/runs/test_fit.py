@@ -344,7 +344,8 @@ def test_a_plan_dearer_than_the_budget_of_the_run_is_refused(tmp_path):
 
 
 def test_failure_codes_keep_their_numbers():
-    assert {c.name: c.value for c in FailureCode} == {"STOPPED": 0, "REFUSED": 1, "PROTOCOL": 2, "TIMEOUT": 3}
+    numbers = {"STOPPED": 0, "REFUSED": 1, "PROTOCOL": 2, "TIMEOUT": 3, "LOST": 4}
+    assert {c.name: c.value for c in FailureCode} == numbers
 
 
 # ---------------------------------------------------------------- saved fits

@@ -144,7 +144,8 @@ def test_no_schedule_changes_a_fit(name, seed):
     two = fitted(EVERY_METHOD[name], shuffled)
     assert bits(one) == bits(two)
     assert one.communication == two.communication
-    if not any(letter.inside for letter in tap.letters):  # keys and masks are drawn anew in every run
+    fresh = name == "private gram, ring" or any(letter.inside for letter in tap.letters)
+    if not fresh:  # else keys and masks are drawn anew in every run
         assert by_edge(tap.letters) == by_edge(shuffled.letters)
 
 

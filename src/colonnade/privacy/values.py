@@ -28,6 +28,7 @@ Widths of Packed are chosen by the caller from public figures, so that a size te
 
 from __future__ import annotations
 
+import hashlib
 import math
 import struct
 from dataclasses import dataclass
@@ -149,6 +150,11 @@ def encode_value(value: Any) -> bytes:
     out: list[bytes | memoryview] = []
     append_value(value, out)
     return b"".join(out)
+
+
+def value_digest(value: Any) -> bytes:
+    """The SHA-256 of its bytes, by which two nodes see that they have the same."""
+    return hashlib.sha256(encode_value(value)).digest()
 
 
 def append_value(value: Any, out: list[bytes | memoryview]) -> None:

@@ -13,7 +13,6 @@ Price    rho in all, as there.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -51,7 +50,7 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Trust
-from colonnade.privacy.values import Packed, Released, encode_value
+from colonnade.privacy.values import Packed, Released, value_digest
 from colonnade.problem import Changing, Topology
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Post, Program, expect, message
@@ -264,7 +263,7 @@ def _pool(
     came = yield from mail.spread(Item((), parts), _to_all(mail), sizes)
     every = {name: Item((), parts) if name == mail.me else came[name] for name in mail.names}
     values = {name: [part.value for part in item.numbers] for name, item in every.items()}
-    whole = hashlib.sha256(encode_value(tuple(part for parts in values.values() for part in parts))).digest()
+    whole = value_digest(tuple(part for parts in values.values() for part in parts))
     otherwise = "got other noisy parts than we did: somebody on the way changed them. What has left is spent."
     yield from _compare(whole, otherwise, mail, gate)
     return read_parts(design, prepared, exchange, values)
