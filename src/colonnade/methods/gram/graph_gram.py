@@ -136,7 +136,7 @@ class Mail:
         self._sealed.update(to)
         return sealed
 
-    def open(self, gate: Gate, sender: str, wrapped: Released[bytes], content: Released[bytes]) -> tuple[Any, ...]:
+    def unseal(self, gate: Gate, sender: str, wrapped: Released[bytes], content: Released[bytes]) -> tuple[Any, ...]:
         """What another agent sealed for this one, in the order in which it did."""
         place = self._opened[sender]
         self._opened[sender] += 1
@@ -175,7 +175,7 @@ class GraphLine:
         found = {}
         for sender in exchange.senders(me):
             content, *keys = came[sender].rows
-            (found[sender],) = mail.open(self.gate, sender, keys[to[sender].index(me)], content)
+            (found[sender],) = mail.unseal(self.gate, sender, keys[to[sender].index(me)], content)
         return found
 
     def answers(
@@ -194,8 +194,8 @@ class GraphLine:
             whole, *rest = came[receiver].rows
             place, senders = to[receiver].index(me), len(to[receiver])
             content, key = rest[senders + 2 * place : senders + 2 * place + 2]
-            blinded = mail.open(self.gate, receiver, rest[place], whole)
-            found[receiver] = *blinded, *mail.open(self.gate, receiver, key, content)
+            blinded = mail.unseal(self.gate, receiver, rest[place], whole)
+            found[receiver] = *blinded, *mail.unseal(self.gate, receiver, key, content)
         return found
 
 
@@ -249,7 +249,7 @@ def _compare(digest: bytes, otherwise: str, mail: Mail, gate: Gate) -> Program[N
     came = yield from mail.spread(word, to, {name: (1 + len(ends), 0) for name, ends in to.items()})
     for name, item in came.items():
         content, *keys = item.rows
-        (said,) = mail.open(gate, name, keys[to[name].index(mail.me)], content)
+        (said,) = mail.unseal(gate, name, keys[to[name].index(mail.me)], content)
         if said != digest:
             raise ProtocolError(f"{name!r} {otherwise}")
 
