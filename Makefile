@@ -11,15 +11,15 @@ demo: $(STAMP)
 	$(BIN)/colonnade demo
 
 # One file in one process, since its tests share what is slow to make; in the order of the folders, so that short files come last.
-# Three processes on two cores: tests wait for other processes and disks a third of their time.
-IN_THREE := -n 3 --dist loadfile --no-loadscope-reorder
+# Four processes on two cores: tests wait for other processes and disks a third of their time.
+IN_FOUR := -n 4 --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP)
-	$(PYTEST) $(IN_THREE)
+	$(PYTEST) $(IN_FOUR)
 
 # The slowest 20 tests.
 test-times: $(STAMP)
-	$(PYTEST) $(IN_THREE) --durations 20
+	$(PYTEST) $(IN_FOUR) --durations 20
 
 # Compiles all tests and the kernels that take longest, once: else every process of the tests would do it.
 kernels: $(STAMP)
