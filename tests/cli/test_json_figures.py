@@ -68,6 +68,7 @@ def read_model(path: Path, columns: int) -> tuple[np.ndarray, float]:
     return x, float(model["intercept"][0])
 
 
+@pytest.mark.slow
 def test_a_fit_of_a_file_prints_the_figures_of_its_file_and_its_model(table, tmp_path):
     path, X, y = table
     told = printed("sparse", path, "--radius", RADIUS, "--rounds", 30, "--output", tmp_path / "m.json")

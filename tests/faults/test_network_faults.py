@@ -349,6 +349,7 @@ def through(case: Case, folder: Path, spoil) -> tuple[co.Fit, Organisations, Wea
     return fit, made, weather
 
 
+@pytest.mark.slow
 def test_a_cut_of_two_seconds_changes_nothing(memory):
     _, made, _ = through(KINDS["exact"], memory, lambda weather: weather.cut(2.0))
     check(made, KINDS["exact"])

@@ -56,6 +56,7 @@ def test_processes_on_a_network_find_the_model_that_one_process_finds(case, tmp_
             assert same_arrays(x, there.coefficients[party])
 
 
+@pytest.mark.slow
 def test_eight_organisations_find_it_too(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 16))
