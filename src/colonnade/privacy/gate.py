@@ -48,12 +48,8 @@ from colonnade.privacy.values import (
     released_body,
 )
 
-REPEATABLE = (
-    Mechanism.EXACT,
-    Mechanism.MASKED,
-    Mechanism.HIDDEN,
-    Mechanism.SCORES,
-)  # drawn from nothing: a replay makes the same again
+# Drawn from nothing: a replay makes the same again.
+REPEATABLE = (Mechanism.EXACT, Mechanism.MASKED, Mechanism.HIDDEN, Mechanism.SCORES)
 NONCE = 12  # bytes
 T = TypeVar("T")
 Weights = float | Floats  # of the noise of a part, or of each of its entries

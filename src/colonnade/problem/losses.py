@@ -21,6 +21,7 @@ prox every row has a step of its own, cᵢ·h. adjusted.py makes such weights an
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -337,11 +338,8 @@ class Huber:
         return None if inside is None else inside * y + 0.5 * np.square(inside)
 
 
-class _Kinked:
-    """1/n Σ below·(y − s) where the score is below the label, above·(s − y) where it is above.
-
-    A base class, because the three losses differ in `_pulls` = (below, above) of each row alone.
-    """
+class _Kinked(ABC):
+    """1/n Σ below·(y − s) where the score is below the label, above·(s − y) where it is above."""
 
     smooth: ClassVar[bool] = False
     smoothness: ClassVar[float] = math.inf
@@ -349,8 +347,9 @@ class _Kinked:
     check = staticmethod(real_labels)
     link = _unchanged
 
+    @abstractmethod
     def _pulls(self, y: Floats) -> Pulls:
-        raise NotImplementedError
+        """(below, above) of each row: all in which the three losses differ."""
 
     @mean_of
     def value(self, scores: Floats, y: Floats) -> Floats:
