@@ -15,29 +15,28 @@ and nobody is disturbed. What was shown is this party's alone, as its store is.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import secrets
-import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from colonnade.errors import InvalidInput, PolicyRefused, StoreError
+from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.network.party_run import Request, Undecided
+from colonnade.network.shared_file import SharedFile
 
 MOST = 200  # questions that are open
 KEPT = 1000  # questions of which an answer, or that nobody answered, is still known
 _CODE = 4  # bytes that tell a question from the one before it about the same run
 _FORMAT = 2
-_SCHEMA = f"""
+_SCHEMA = """
 create table if not exists question(
     run text primary key, code text not null, digest blob not null, shown text not null, asked real not null,
     until real not null, answer text not null default '', answered real);
-pragma user_version = {_FORMAT};
 """
+_EARLIER = {1: "drop table question"}  # they had no codes; whatever is still proposed is asked again
 
 log = logging.getLogger("colonnade.network.inbox")
 
@@ -73,31 +72,18 @@ class Inbox:
         if not 0 < hours <= 24 * 366:
             raise InvalidInput(f"open_hours = {hours:g}: a question is open for more than 0 hours, a year at most.")
         self.path, self.seconds, self.describe = store.expanduser() / "inbox.db", 3600.0 * hours, describe
-        with self._explained():
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not self.path.exists():
-                self.path.touch(mode=0o600)
-            self._db = sqlite3.connect(self.path, isolation_level=None, timeout=60.0, check_same_thread=False)
-            self._db.execute("pragma journal_mode = wal")
-            self._db.execute("pragma secure_delete = on")
-            (found,) = self._db.execute("pragma user_version").fetchone()
-        if found not in (0, 1, _FORMAT):
-            self._db.close()
-            raise StoreError(f"{self.path} was written by a later Colonnade (format {found}). Install that one.")
-        with self._explained():
-            if found == 1:
-                self._db.execute("drop table question")  # they had no codes; whatever is still proposed is asked again
-            self._db.executescript(_SCHEMA)
+        self._file = SharedFile(self.path, _SCHEMA, _FORMAT, "Free space or make it writable.", _EARLIER)
+        self._db, self._explained = self._file.db, self._file.explained
 
     def close(self) -> None:
-        self._db.close()
+        self._file.close()
 
     # ------------------------------------------------------------------------ what the party's process does
 
     def __call__(self, asked: Request) -> bool:
         """The operator's answer; Undecided before there is one, and a refusal when nobody gave one in time."""
         digest = _digest(asked)
-        with self._atomic():
+        with self._file.atomic(Undecided):  # a question that was just put stays, though there is no answer yet
             query = "select digest, until, answer, answered from question where run = ?"
             known = self._db.execute(query, (asked.run,)).fetchone()
             is_old = known is not None and known[2] == "yes" and time.time() >= known[3] + self.seconds
@@ -159,7 +145,7 @@ class Inbox:
     def answer(self, name: str, answer: bool) -> OpenQuestion:
         """Say yes or no to RUN:CODE, as it was shown; until the run has begun the operator may think again."""
         run, _, code = name.partition(":")
-        with self._atomic():
+        with self._file.atomic():
             known = next((one for one in self.questions(every=True) if one.run == run), None)
             if known is None:
                 raise InvalidInput(
@@ -177,27 +163,6 @@ class Inbox:
             told = ("yes" if answer else "no", time.time(), run)
             self._db.execute("update question set answer = ?, answered = ? where run = ?", told)
             return next(one for one in self.questions(every=True) if one.run == run)
-
-    # ------------------------------------------------------------------------ the file
-
-    @contextlib.contextmanager
-    def _atomic(self) -> Iterator[None]:
-        with self._explained():
-            self._db.execute("begin immediate")
-            try:
-                yield
-            except BaseException as error:
-                # A question that was just put stays, though there is no answer yet.
-                self._db.execute("commit" if isinstance(error, Undecided) else "rollback")
-                raise
-            self._db.execute("commit")
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"cannot use {self.path}: {error}. Free space or make it writable.") from error
 
 
 def _digest(asked: Request) -> bytes:

@@ -14,18 +14,16 @@ Who can write the file can submit: it belongs to the user that runs the coordina
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
-import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from colonnade.errors import InvalidInput, StoreError
+from colonnade.errors import InvalidInput
+from colonnade.network.shared_file import SharedFile
 
 MOST = 1000  # jobs that are not over
 LARGEST = 1 << 20  # bytes of a job file
@@ -43,8 +41,8 @@ create table if not exists job(
     troubles integer not null default 0, not_before real not null default 0,
     cancel integer not null default 0, submitted real not null, began real, ended real);
 create index if not exists open_jobs on job(state) where state in {OPEN!r};
-pragma user_version = {_FORMAT};
 """
+_ADVICE = "Free space or make it writable, and repeat the command; a job that was taken is taken once."
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +77,12 @@ class JobQueue:
     """The queue of one store. Any number of processes may open it; one of them, the service, takes jobs from it."""
 
     def __init__(self, store: str | Path) -> None:
-        folder = Path(store).expanduser()
-        self.path = folder / "jobs.db"
-        with self._explained():
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not self.path.exists():
-                self.path.touch(mode=0o600)
-            self._db = sqlite3.connect(self.path, isolation_level=None, timeout=60.0, check_same_thread=False)
-            self._db.execute("pragma journal_mode = wal")
-            self._db.execute("pragma synchronous = full")
-            self._db.execute("pragma secure_delete = on")
-            (found,) = self._db.execute("pragma user_version").fetchone()
-        if found not in (0, _FORMAT):
-            self._db.close()
-            raise StoreError(f"{self.path} was written by a later Colonnade (format {found}). Install that one.")
-        with self._explained():
-            self._db.executescript(_SCHEMA)
+        self.path = Path(store).expanduser() / "jobs.db"
+        self._file = SharedFile(self.path, _SCHEMA, _FORMAT, _ADVICE)
+        self._db, self._atomic, self._explained = self._file.db, self._file.atomic, self._file.explained
 
     def close(self) -> None:
-        self._db.close()
+        self._file.close()
 
     # ------------------------------------------------------------------------ what clients do
 
@@ -217,24 +202,3 @@ class JobQueue:
     def _find(self, clause: str, *values: Any) -> list[QueuedJob]:
         query = f"select {_COLUMNS} from job where {clause} order by seq"  # noqa: S608  clauses are fixed, above
         return [QueuedJob(*row) for row in self._db.execute(query, values).fetchall()]
-
-    @contextlib.contextmanager
-    def _atomic(self) -> Iterator[None]:
-        with self._explained():
-            self._db.execute("begin immediate")
-            try:
-                yield
-                self._db.execute("commit")
-            finally:
-                if self._db.in_transaction:
-                    self._db.execute("rollback")
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(
-                f"cannot use {self.path}: {error}. Free space or make it writable, and repeat the command; a job that "
-                "was taken is taken once."
-            ) from error

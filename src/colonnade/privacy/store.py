@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any
 
 from colonnade.errors import LedgerDamaged, StoreError
+from colonnade.privacy.database import disk, explain, open_database
 
 LARGE = 1 << 20
 _FORMAT = 2  # 1: an event stood alone in its row, an opening named its row's whole price (privacy/ledger.py reads both)
@@ -33,6 +34,7 @@ _SCHEMA = """
 create table if not exists log(
     seq integer primary key, run text not null, tick integer not null, kind text not null, key text not null,
     body blob not null, head blob not null, unique(run, kind, tick, key));
+create index if not exists begun on log(key) where kind = 'begin';
 create table if not exists secret(run text not null, name text not null, value blob not null, primary key(run, name));
 create table if not exists meta(name text primary key, value blob not null) without rowid;
 """
@@ -44,6 +46,7 @@ _ONE = "select tick, kind, key, body from log where seq = ?"
 _SOME = "select seq, run, tick, kind, key, body from log where seq > ? and seq <= ?"
 _CHAIN = "select seq, run, tick, kind, key, body, head from log where seq > ? order by seq"
 _LAST = "select head from log order by seq desc limit 1"
+_BEGUN = "select run from log where kind = 'begin' and key = ? order by seq"  # by its index, which is the journal's
 _KEPT = "select value from secret where run = ? and name = ?"
 _OTHER_FILES = _FILES.replace("run = ?", "run != ? and run in (select run from secret)")  # of runs not erased yet
 
@@ -138,20 +141,14 @@ class FileLog:
     _whole_at: int | None = None  # the version of the file, as SQLite counts them, at which its chain was found whole
 
     def __init__(self, path: str | os.PathLike[str], *, synced: bool = True) -> None:
-        """synced  False for records that need not outlive the machine: a process may die, and they are still there."""
+        """synced  as in `open_database`."""
         self.path = Path(path)
         self._blobs = self.path.parent / "blobs"
         self._depth = 0
         self._head = _START
         self._has_tables = False
-        with _disk(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            if not self.path.exists():
-                self.path.touch(mode=0o600)  # a ledger is its owner's alone
-            self._db = sqlite3.connect(self.path, isolation_level=None, timeout=60.0, check_same_thread=False)
-            self._db.execute("pragma journal_mode = wal")
-            self._db.execute(f"pragma synchronous = {'full' if synced else 'off'}")
-            self._db.execute("pragma secure_delete = on")
+        with disk(self.path):
+            self._db = open_database(self.path, synced=synced)
         try:
             self._settle_format()
         except BaseException:
@@ -171,7 +168,7 @@ class FileLog:
 
     def stored_format(self) -> object:
         """What the file says about its own format; None: nothing yet."""
-        with _disk(self.path):
+        with disk(self.path):
             found = self._db.execute("select value from meta where name = 'format'").fetchone()
         return None if found is None else found[0]
 
@@ -191,7 +188,7 @@ class FileLog:
         if self._depth == 0:
             if self._db.total_changes != self._changes:  # something in this process wrote past `append`
                 self._whole_at, self.tally = None if self._whole_at is None else -1, None
-            with _disk(self.path):
+            with disk(self.path):
                 self._db.execute("begin immediate")
                 try:
                     last = self._db.execute(_LAST).fetchone() if self._has_tables else None
@@ -205,7 +202,7 @@ class FileLog:
         self._depth -= 1
         if self._depth:
             return
-        with _disk(self.path):
+        with disk(self.path):
             try:
                 if error is None:
                     self._db.execute("commit")
@@ -239,18 +236,23 @@ class FileLog:
         return self._found(query, (after, last, *kinds))
 
     def _found(self, query: str, wanted: Any) -> list[Row]:
-        with _disk(self.path):
+        with disk(self.path):
             found = self._db.execute(query, wanted).fetchall()
         return [Row(seq, r, tick, k, key, self._get(self._blob(body))) for seq, r, tick, k, key, body in found]
 
     def holds(self, run: str, kind: str) -> bool:
         """Whether a run has a row of a kind."""
-        with _disk(self.path):
+        with disk(self.path):
             return self._db.execute(_ANY, (run, kind)).fetchone() is not None
+
+    def begun_as(self, key: str) -> list[str]:
+        """The runs that were begun under a key, oldest first."""
+        with disk(self.path):
+            return [run for (run,) in self._db.execute(_BEGUN, (key,))]
 
     def walk(self, run: str) -> Iterator[Row]:
         """The rows of a run in order, each read when it is reached: large bodies are never in memory together."""
-        with _disk(self.path):
+        with disk(self.path):
             places = self._db.execute("select seq from log where run = ? order by seq", (run,)).fetchall()
             for (seq,) in places:
                 tick, kind, key, body = self._db.execute(_ONE, (seq,)).fetchone()
@@ -264,7 +266,7 @@ class FileLog:
         """The chain must be whole. Nothing is walked twice while this connection alone writes to the file; when it was
         just opened the walk begins behind `count` rows that a snapshot vouches for."""
         with self.atomic():
-            with _disk(self.path):
+            with disk(self.path):
                 (version,) = self._db.execute("pragma data_version").fetchone()
                 (rows,) = self._db.execute("select count(*) from log").fetchone() if count else (0,)
             if self._whole_at is None and count and rows == self.length():
@@ -278,7 +280,7 @@ class FileLog:
         return self._whole_at is not None
 
     def _walk_chain(self, count: int, head: bytes) -> int:
-        with _disk(self.path):
+        with disk(self.path):
             for seq, run, tick, kind, key, body, stored in self._db.execute(_CHAIN, (count,)):
                 head, count = chain(head, run, tick, kind, key, self._blob(body)), count + 1
                 if head != stored or seq != count:
@@ -303,7 +305,7 @@ class FileLog:
             self._db.execute("insert or replace into meta values (?, ?)", (name, value))
 
     def noted(self, name: str) -> bytes | None:
-        with _disk(self.path):
+        with disk(self.path):
             row = self._db.execute("select value from meta where name = ?", (name,)).fetchone()
         return None if row is None else self._blob(row[0])
 
@@ -321,7 +323,7 @@ class FileLog:
             self._db.execute("insert or replace into secret values (?, ?, ?)", (run, name, value))
 
     def kept(self, run: str, name: str) -> bytes:
-        with _disk(self.path):
+        with disk(self.path):
             row = self._db.execute(_KEPT, (run, name)).fetchone()
         if row is None:
             raise LedgerDamaged(f"{self.path}: what run {run} has added up so far is gone. The run cannot go on.")
@@ -329,7 +331,7 @@ class FileLog:
 
     def has_secret(self, run: str, name: str) -> bool:
         """Whether `secret` would find one; nothing is written."""
-        with _disk(self.path):
+        with disk(self.path):
             return self._db.execute(_KEPT, (run, name)).fetchone() is not None
 
     def erase(self, run: str) -> None:
@@ -340,22 +342,22 @@ class FileLog:
                 (self._blobs / stored[1:].decode()).unlink(missing_ok=True)
             self._db.execute("delete from secret where run = ?", (run,))  # last: it marks a run that is not erased yet
         if not self._depth:
-            with _disk(self.path):
+            with disk(self.path):
                 self._db.execute("pragma wal_checkpoint(truncate)")  # the log beside the file keeps no copy either
 
     def unerased(self) -> set[str]:
         """The runs that still have secrets."""
-        with _disk(self.path):
+        with disk(self.path):
             return {run for (run,) in self._db.execute("select distinct run from secret")}
 
     def head_at(self, count: int) -> bytes:
         """The head after so many rows; empty if there are not so many."""
-        with _disk(self.path):
+        with disk(self.path):
             row = self._db.execute("select head from log where seq = ?", (count,)).fetchone()
         return bytes(row[0]) if row else b""
 
     def length(self) -> int:
-        with _disk(self.path):
+        with disk(self.path):
             return int(self._db.execute("select coalesce(max(seq), 0) from log").fetchone()[0])
 
     def close(self) -> None:
@@ -418,7 +420,7 @@ class _Transaction:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._log._end(error)
         if isinstance(error, sqlite3.DatabaseError | OSError):
-            raise _explain(self._log.path, error) from error
+            raise explain(self._log.path, error) from error
 
 
 def chain(head: bytes, run: str, tick: int, kind: str, key: str, stored: bytes) -> bytes:
@@ -466,35 +468,3 @@ def _write_aside(aside: Path, target: Path, body: bytes, mode: int) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-class _disk:  # noqa: N801  read as a function, and a class since every step of every node passes here
-    """Turn what SQLite and the system say about the disk into what the user can do."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if isinstance(error, sqlite3.DatabaseError | OSError):
-            raise _explain(self._path, error) from error
-
-
-def _explain(path: Path, error: sqlite3.DatabaseError | OSError) -> Exception:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the kind, without its detail; an OSError has none
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return LedgerDamaged(
-            f"{path} is damaged ({error}). Nothing will be released from it: restore the newest copy of the file and "
-            "its `blobs` folder."
-        )
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreError(f"{path} has been locked by another process for a minute. Wait for its end and try again.")
-    said = error.strerror or error if isinstance(error, OSError) else error
-    return StoreError(
-        f"cannot write {path}: {said}. Nothing was sent that is not recorded; free space or make the folder "
-        "writable, then repeat the same call to go on where the run stopped."
-    )

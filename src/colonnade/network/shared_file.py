@@ -1,0 +1,77 @@
+"""A small SQLite file beside a store that a service and its operator's commands write to: the inbox, the job queue."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from colonnade.errors import StoreError
+from colonnade.privacy.database import WAIT, is_busy, open_database
+
+
+class SharedFile:
+    """One such file: its connection, its transactions, and what to do when the disk says no."""
+
+    def __init__(
+        self, path: Path, schema: str, number: int, advice: str, earlier: Mapping[int, str] | None = None
+    ) -> None:
+        """number   the format, which the file keeps
+        advice   what to do if it cannot be written
+        earlier  statements that make a file of an earlier format ready for the schema, by format.
+        """
+        self.path, self._advice = path, advice
+        with self.explained():
+            self.db = open_database(path)
+        try:
+            self._settle(schema, number, earlier or {})
+        except BaseException:
+            self.db.close()
+            raise
+
+    def _settle(self, schema: str, number: int, earlier: Mapping[int, str]) -> None:
+        if self._format() == number:
+            return
+        with self.atomic():
+            found = self._format()  # again: another process may have been here first
+            if found not in (0, number, *earlier):
+                raise StoreError(f"{self.path} was written by a later Colonnade (format {found}). Install that one.")
+            if found != number:
+                for statement in f"{earlier.get(found, '')};{schema}".split(";"):
+                    self.db.execute(statement)
+                self.db.execute(f"pragma user_version = {number}")
+
+    def _format(self) -> int:
+        with self.explained():
+            return int(self.db.execute("pragma user_version").fetchone()[0])
+
+    def close(self) -> None:
+        self.db.close()
+
+    @contextlib.contextmanager
+    def atomic(self, *keeping: type[Exception]) -> Iterator[None]:
+        """One transaction, taken before reading; what was written stays also after errors of the types `keeping`."""
+        with self.explained():
+            self.db.execute("begin immediate")
+            try:
+                yield
+                self.db.execute("commit")
+            except keeping:
+                self.db.execute("commit")
+                raise
+            finally:
+                if self.db.in_transaction:
+                    self.db.execute("rollback")
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turn what SQLite and the system say about the disk into what the user can do."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            if is_busy(error):
+                why = f"another process has had it for {WAIT:g} seconds. Wait for its end and try again."
+            else:
+                why = f"{error}. {self._advice}"
+            raise StoreError(f"cannot use {self.path}: {why}") from error

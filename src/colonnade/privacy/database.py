@@ -1,0 +1,88 @@
+"""How a SQLite file of a store is opened: its owner's alone, readers beside one writer, by several processes at once.
+
+A new file is turned to write-ahead logging by whoever opens it first. Two that open it at the same moment both read it,
+and each waits for the other to stop reading: SQLite tells one of them at once that the file is locked, however long its
+timeout is. That one tries again.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from pathlib import Path
+from types import TracebackType
+
+from colonnade.errors import LedgerDamaged, StoreError
+
+WAIT = 60.0  # seconds for another process to be done with the file
+_PAUSE = 0.01  # seconds, at most, before another try
+
+
+def open_database(path: Path, *, synced: bool = True) -> sqlite3.Connection:
+    """The file at `path`, made where there is none.
+
+    synced  False for records that need not outlive the machine: a process may die, and they are still there.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        path.touch(mode=0o600)  # a ledger is its owner's alone
+    db = sqlite3.connect(path, isolation_level=None, timeout=WAIT, check_same_thread=False)
+    try:
+        _log_ahead(db)
+        db.execute(f"pragma synchronous = {'full' if synced else 'off'}")
+        db.execute("pragma secure_delete = on")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _log_ahead(db: sqlite3.Connection) -> None:
+    end = time.monotonic() + WAIT
+    while True:
+        try:
+            db.execute("pragma journal_mode = wal")
+            return
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() > end:
+                raise
+        time.sleep(random.uniform(0.0, _PAUSE))  # noqa: S311  so that two do not try together again
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether SQLite says that another process has the file."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+class disk:  # noqa: N801  read as a function, and a class since every step of every node passes here
+    """Turn what SQLite and the system say about the disk into what the user can do."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, sqlite3.DatabaseError | OSError):
+            raise explain(self._path, error) from error
+
+
+def explain(path: Path, error: sqlite3.DatabaseError | OSError) -> Exception:
+    """What is damaged, locked or full, and what to do."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the kind, without its detail; an OSError has none
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return LedgerDamaged(
+            f"{path} is damaged ({error}). Nothing will be released from it: restore the newest copy of the file and "
+            "its `blobs` folder."
+        )
+    if is_busy(error):
+        return StoreError(f"{path} has been locked by another process for a minute. Wait for its end and try again.")
+    said = error.strerror or error if isinstance(error, OSError) else error
+    return StoreError(
+        f"cannot write {path}: {said}. Nothing was sent that is not recorded; free space or make the folder "
+        "writable, then repeat the same call to go on where the run stopped."
+    )
