@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from test_study import INIT, LABEL, call, done
 
 import colonnade as co
 from colonnade.cli.terminal import UNCUT
+from colonnade.views.brief import privacy_in_short
 from study_files import three_parties
 
 
@@ -52,6 +54,13 @@ def test_a_fit_says_its_verdict_in_a_few_lines_and_where_the_whole_stands(studie
     assert sentence not in studied[1]
     assert "bounds were read from the data" in sentence
     assert max(map(len, studied[1].splitlines())) < len(sentence) / 2 < UNCUT
+
+
+def test_the_verdict_in_short_names_what_a_reader_must_know(studied: tuple[Path, str]) -> None:
+    said = replace(co.load(studied[0] / "fit.json").privacy, caveat="C", replaced="R", absent="lab was lost")
+    assert privacy_in_short(said)["mind"] == "C; R; lab was lost"
+    open_to_all = replace(said, guarantee="none", epsilon=float("inf"), derivation="exact values left")
+    assert privacy_in_short(open_to_all)["verdict"].startswith("not private: exact values left")
 
 
 def test_figures_of_rows_at_hand_are_those_that_others_compute(folder: Path) -> None:

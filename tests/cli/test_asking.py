@@ -25,7 +25,7 @@ from colonnade.cli.party import _ask, _cost, _read_reply, _show
 from colonnade.errors import BudgetExhausted, PeerFailed, PolicyRefused
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, source_of, terms_of
-from colonnade.network.party_run import Request
+from colonnade.network.party_run import Request, absence_in_words
 from colonnade.network.questions import Question
 from colonnade.privacy.accountant import Budget
 from colonnade.privacy.events import SCORES, Charge, Policy
@@ -103,6 +103,11 @@ def test_exact_values_are_called_so(capsys):
     said = shown(request(None), Budget(2.0, 1e-6, 1, 0.0, 0.0), capsys)
     assert "privacy none: exact values leave" in said
     assert "as no epsilon holds for exact values: it will be refused" in said
+
+
+def test_without_deadline_and_quorum_a_silent_party_ends_the_run_when_patience_does(tmp_path):
+    file = Organisations.of(federation(SECURE), tmp_path).file
+    assert absence_in_words(file, 0) == "if a party is silent longer than the coordinator's patience, the run ends"
 
 
 @pytest.mark.parametrize("before", [0, 1])
@@ -255,7 +260,8 @@ class Asked:
     """One party at a terminal, and a hub that proposes runs to it."""
 
     def __init__(self, folder: Path) -> None:
-        self.made = Organisations.of(federation(SECURE), folder, Policy(epsilon=2.0, delta=1e-6))
+        self.made = Organisations.of(federation(SECURE), folder, Policy(epsilon=2.0, delta=1e-6, quorum=2))
+        self.made.file = replace(self.made.file, deadline=45.0)
         self.hub, self.home = self.made.hub(patience=SECONDS), folder / "home"
         self.home.mkdir()
         self.made.file.save(self.home / "federation.toml")
@@ -337,4 +343,6 @@ def test_an_operator_answers_each_question_and_what_was_typed_before_is_no_answe
     said = screen.close()
     assert "why=the operator of 'party0' said no to run first. Nothing was sent." in said
     assert "costs at most epsilon 1 of your limit 2 (delta 1e-06); 0 is spent or reserved" in said
+    many = len(asked.made.names)
+    assert f"absence if a party is silent for 45 seconds, the run goes on while 2 of {many} parties are left" in said
     assert asked.reserved() == []

@@ -35,7 +35,11 @@ def told(*words: str) -> str:
 
 def test_show_lists_columns_and_whether_intervals_hold(file):
     assert "a:x0" in told("show", str(file))
-    assert "Intervals and tests: yes" in told("show", str(file))
+    lines = dict(line.split(maxsplit=1) for line in told("show", str(file)).splitlines() if line[:1].isalpha())
+    assert lines["intervals"] == "may be read off it, and tests"
+    assert lines["verdict"].startswith("private: ε = 4 at δ = 1e-06 for one row")
+    assert lines["statement"] == f"colonnade release show {file} --json"
+    assert json.loads(told("show", str(file), "--json"))["statement"] == co.load(file).privacy.sentence
     assert told("show", str(file), "--quiet").split() == ["a:x0", "a:x1", "b:x2", "b:x3", "b:label"]
     assert json.loads(told("show", str(file), "--json"))["rows"] == 3000
 

@@ -182,7 +182,7 @@ def test_the_tables_name_every_model_and_everything_that_left(cli, found):
     for model in found.models:
         line = next(line for line in text.splitlines() if model.name in line)
         assert with_error(model.auc, model.error) in line
-    for words in ("Masked", "Parts", "RunKey", "differential privacy", f"{found.training.matched:,}"):
+    for words in ("Masked", "Parts", "RunKey", "private: ε = 1 at δ = 1e-06", f"{found.training.matched:,}"):
         assert words in text
     assert str(target) in text.replace("\n", "")
 

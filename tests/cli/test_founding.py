@@ -54,6 +54,17 @@ def test_every_node_gets_its_own_keys_and_the_same_federation_file(folder: Path)
     assert "its label 'back'" in told
 
 
+def test_what_happens_when_a_party_falls_silent_is_there_to_be_filled_in(folder: Path) -> None:
+    co.Schema((co.Numeric("cost", 0, 9),)).to_toml(folder / "payer.toml")
+    assert found(folder, "--label", "clinic.back", "--party", f"payer={folder / 'payer.toml'}")[0] == 0
+    file = folder / "study" / "lab" / "federation.toml"
+    file.write_text(file.read_text().replace("# deadline", "deadline").replace("# quorum", "quorum"))
+    changed = FederationFile.load(file)
+    assert changed.deadline == 120
+    assert [member.policy.quorum for member in changed.members.values()] == [2, 2, 2]
+    assert FederationFile.load(folder / "study" / "clinic" / "federation.toml").deadline is None
+
+
 def test_a_label_that_is_a_word_is_named_in_the_federation_file(folder: Path) -> None:
     code, _, error = found(folder, "--label", "clinic.back=yes")
     assert code == 0, error

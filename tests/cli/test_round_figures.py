@@ -66,12 +66,22 @@ def test_a_name_says_bounds_only_where_its_figures_can_be_no_others(
 
 def test_bounds_by_name_do_not_follow_the_rows_and_say_if_these_lie_outside() -> None:
     frame = pl.DataFrame(
-        {"age": [30, 41], "share_pct": [10.0, 250.0], "paid": [3.0, 17.0], "at": [dt.date(2020, 2, 3)] * 2}
+        {
+            "age": [30, 41],
+            "share_pct": [10.0, 250.0],
+            "paid": [3.0, 17.0],
+            "month": [2.0, 4.5],
+            "at": [dt.date(2020, 2, 3)] * 2,
+        }
     )
+    frame = frame.with_columns(paid_last_month="paid")
     proposed = {column.name: (column, why) for column, why in map(propose, look([frame]))}
     assert (proposed["age"][0].low, proposed["age"][0].high, proposed["age"][1]) == (0, 120, BY_NAME)
     assert (proposed["share_pct"][0].high, "but cells lie outside" in proposed["share_pct"][1]) == (100, True)
     assert (proposed["paid"][0].low, proposed["paid"][0].high, proposed["paid"][1]) == (2, 18, ROUNDED)
+    other = proposed["paid_last_month"]
+    assert (other[0].low, other[0].high, other[1]) == (2, 18, ROUNDED)
+    assert (proposed["month"][0].low, proposed["month"][0].high, proposed["month"][1]) == (1, 12, BY_NAME)
     assert (proposed["at"][0].low, proposed["at"][0].high) == (dt.date(2020, 2, 1), dt.date(2020, 2, 29))
 
 

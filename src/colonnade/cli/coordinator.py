@@ -65,6 +65,7 @@ def run(
     """
     with explained(SAME):
         from colonnade.runs.config import load_job, save_finished
+        from colonnade.views.brief import facts_in_short
         from colonnade.views.page import check_target
 
         log_to_stderr(as_json, quiet or dry_run)
@@ -100,7 +101,7 @@ def run(
             "fit": str(output),
             **({} if report is None else {"report": str(report)}),
         }
-        answer(facts, lined(facts, 9), str(output), quiet, as_json)
+        answer(facts, lined(facts_in_short(fitted, facts)), str(output), quiet, as_json)
 
 
 def _fit_between(

@@ -21,7 +21,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from colonnade.cli import flights
-from colonnade.cli.terminal import finite, table_of
+from colonnade.cli.terminal import finite, lined, table_of
 from colonnade.data.federation import Federation
 from colonnade.data.notices import about_levels
 from colonnade.data.party import LABELS, Alignment
@@ -34,6 +34,7 @@ from colonnade.problem import L1Ball, Logistic, Problem, Ridge
 from colonnade.runs.fit import fit
 from colonnade.runs.result import Fit
 from colonnade.runs.standard_errors import area_error
+from colonnade.views.brief import facts_in_short
 from colonnade.views.fit_facts import Quality, left_by_party
 from colonnade.views.page import write_report
 from colonnade.views.parts import human_bytes, message_words, with_error
@@ -211,14 +212,15 @@ def plain(demo: Demo, report: Path) -> dict[str, Any]:
 
 
 def show(demo: Demo, report: Path, console: Console) -> None:
-    """The tables, the sentence about privacy, and what to try next."""
+    """The tables, the verdict on privacy, and what to try next."""
     console.print()
     for table in (_models(demo), _left(demo.private.fit), _facts(demo)):
         console.print(table)
         console.print()
-    console.print("[bold]Privacy[/bold]", demo.private.fit.privacy.sentence, highlight=False)
+    told = lined(facts_in_short(demo.private.fit, {"report": str(report)}))
+    console.print(told, highlight=False, markup=False, soft_wrap=True)
     console.print(
-        f"\n[bold]Report[/bold] {report}\n\n"
+        "\n"
         "[bold]Try next[/bold]\n"
         "  colonnade demo --epsilon 0.1               ten times less privacy loss, more noise\n"
         "  colonnade demo --rows 20000                fewer flights, the same noise: privacy costs more\n"

@@ -78,6 +78,7 @@ def fit(
     """
     with explained(STOPPED):
         from colonnade.runs.config import load_config
+        from colonnade.views.brief import facts_in_short
         from colonnade.views.page import check_target
 
         if config.suffix == ".csv":
@@ -111,17 +112,7 @@ def fit(
             "fit": str(asked.output),
             "next": _next(asked),
         }
-        answer(facts, lined(_in_short(fitted, facts)), str(asked.output), quiet, as_json)
-
-
-def _in_short(fitted: co.Fit, facts: dict[str, str]) -> dict[str, str]:
-    """What is printed: the verdict first, and instead of the whole statement where it stands."""
-    from colonnade.views.brief import privacy_in_short
-
-    where = [f"“Privacy” in {facts['report']}"] if "report" in facts else []
-    whole = {"statement": " and ".join([*where, f"“privacy” in {facts['fit']}"])}
-    rest = {name: text for name, text in facts.items() if name != "privacy"}
-    return {**privacy_in_short(fitted), **whole, **rest}
+        answer(facts, lined(facts_in_short(fitted, facts)), str(asked.output), quiet, as_json)
 
 
 def _next(asked: Configured) -> str:

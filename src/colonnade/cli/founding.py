@@ -42,6 +42,14 @@ approve = "ask"
 [data]
 source = "{source}"
 """
+LATE = """
+# A party that falls silent ends a run after the coordinator's --patience, or after as many seconds as this line says
+# without its #. All copies of this file must be the same: docs/organisations.md, "A party stays away".
+# deadline = 120
+"""
+FEWER = """# With this line, too, the run goes on while so many parties are left, the label holder among them.
+# quorum = {quorum}
+"""
 NEXT_PARTY = """# {name}: what to do next
 
 1. Take this folder over a way that nobody else can read: `signing.key` and `certs/{name}.key` let their holder speak
@@ -116,8 +124,12 @@ def write_organisations(
             write_text(home / "party.toml", PARTY.format(name=name, source=source))
     pin = certs.keep_signing_key(authority)
     federation = FederationFile(parties, on, label, hub=hub, coordinator=pin, align="psi", positive=positive)
+    fewer = FEWER.format(quorum=len(members) - 1) if len(members) > 2 else ""  # of two, none can be spared
     for name in (COORDINATOR, *members):
-        federation.save(folder / name / "federation.toml")
+        written = folder / name / "federation.toml"
+        federation.save(written)
+        top, mark, rest = written.read_text(encoding="utf-8").partition("\n[parties.")
+        write_text(written, top + LATE + fewer + mark + rest)
     loss = "Logistic" if members[label[0]][0].label is None else "LeastSquares"
     write_text(folder / COORDINATOR / "job.toml", JOB.format(loss=loss))
     _write_next(folder, members, federation, policy)

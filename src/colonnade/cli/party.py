@@ -339,6 +339,8 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     yield from (("levels", what, "") for what in asked.unused)
     yield "protects", f"{asked.terms.unit}; {asked.terms.neighbours}", ""
     yield "rows", f"{asked.rows:,}", ""
+    if asked.absence:
+        yield "absence", asked.absence, ""
     if asked.curves:
         yield "columns", asked.curves, ""
 

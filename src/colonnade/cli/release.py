@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import AsJson, answer, answers, explained, finite, table_of
+from colonnade.cli.terminal import AsJson, answer, answers, explained, finite, lined, table_of
 
 app = typer.Typer(
     name="release",
@@ -31,6 +32,8 @@ def show(
     Example: colonnade release show fit.json
     """
     with explained():
+        from colonnade.views.brief import privacy_in_short
+
         release = co.Release.load(file)
         columns: list[dict[str, Any]] = [
             {"column": str(one), "declared": one.source, "kind": one.kind, "unit": one.unit}
@@ -51,8 +54,13 @@ def show(
         for line in columns:
             table.add_row(line["column"], line["declared"], line["kind"])
         answers().print(table)
-        typer.echo(f"{release.rows:,} rows. {release.statement.sentence}")
-        typer.echo(f"Intervals and tests: {'yes' if release.refusal is None else f'no, {release.refusal}'}")
+        told = {
+            "rows": f"{release.rows:,}",
+            "intervals": "may be read off it, and tests" if release.refusal is None else f"none: {release.refusal}",
+            **privacy_in_short(release.statement),
+            "statement": f"colonnade release show {shlex.quote(str(file))} --json",
+        }
+        typer.echo(lined(told))
 
 
 @app.command()

@@ -1,8 +1,9 @@
 """Figures that `colonnade init` proposes for a column: such as one would print in a data dictionary.
 
 Numbers   by the column's name, where a figure of that name can only be so large, whatever the rows hold: an age, a
-          percentage. Else the least and the largest cell, rounded outward to a multiple of 1, 2 or 5 times a power of
-          ten, of at least a tenth of the way between them: the range grows by half at most, in practice by a fifth.
+          percentage; an hour or a month only while no cell lies outside, since "paid last month" is none. Else the
+          least and the largest cell, rounded outward to a multiple of 1, 2 or 5 times a power of ten, of at least a
+          tenth of the way between them: the range grows by half at most, in practice by a fifth.
 Days      rounded outward to whole years, or months where the rows span less than two years.
 
 Rounded figures tell less of single rows than the extremes do, but they still were read off the rows: they are to be
@@ -37,6 +38,7 @@ MEANT = {  # by the last word of a name: what a figure of that name can be
     "hour": (0.0, 23.0),
     "month": (1.0, 12.0),
 }
+OF_THE_CLOCK = (MEANT["hour"], MEANT["month"])
 BY_NAME, ROUNDED, AS_THEY_ARE = "by its name", "read off the rows, rounded outward", "read off the rows"
 LONG = dt.timedelta(days=730)
 
@@ -48,7 +50,8 @@ def propose(seen: Look) -> tuple[Column | None, str]:
         if (meant := meant_by(column.name)) is not None:
             low, high = meant
             beyond = seen.low is not None and not low <= seen.low <= seen.high <= high
-            return _between(column, low, high), BY_NAME + ("; but cells lie outside: look" if beyond else "")
+            if not (beyond and meant in OF_THE_CLOCK):
+                return _between(column, low, high), BY_NAME + ("; but cells lie outside: look" if beyond else "")
         return _between(column, *outward(column.low, column.high, seen.kind == "integer")), ROUNDED
     if isinstance(column, Date):
         low_day, high_day = whole_months(column.low, column.high)

@@ -109,7 +109,7 @@ def coordinator_setup(job: Job, method: Method | MaskedScores, noise: SeededNois
     parties, receipts = job.roster.parties, _draws(job, method)
     sealing = bool(method.SEALED) and method.relays(job)
     setup = NodeSetup(COORDINATOR, program, parties, False, method.REPLIES, policy, noise=noise, receipts=receipts)
-    return replace(setup, sealing=sealing, sealed=method.SEALED, quorum=_quorum(job, method))
+    return replace(setup, sealing=sealing, sealed=method.SEALED, quorum=quorum_for(job, method))
 
 
 def neighbours(job: Job, method: AnyMethod) -> dict[NodeId, Nodes]:
@@ -133,10 +133,11 @@ def party_setup(
     remark = partial(_for_the_operator, block)
     sealing, receipts = method.relays(job), _draws(job, method)
     setup = NodeSetup(name, make, around, True, method.REPLIES, policy, relayed, sealing, noise, remark)
-    return replace(setup, sealed=method.SEALED, receipts=receipts, quorum=_quorum(job, method))
+    return replace(setup, sealed=method.SEALED, receipts=receipts, quorum=quorum_for(job, method))
 
 
-def _quorum(job: Job, method: AnyMethod) -> int:
+def quorum_for(job: Job, method: AnyMethod) -> int:
+    """How many parties must be left for the run to go on when others are lost; 0: it ends then."""
     return job.roster.quorum if method.spares(job) else 0
 
 

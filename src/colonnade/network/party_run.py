@@ -24,7 +24,7 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import Job, Own, curves_in_words
-from colonnade.methods.node_setup import Call, assumptions, place_of, terms_of
+from colonnade.methods.node_setup import Call, assumptions, place_of, quorum_for, terms_of
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData, Scoring, part_path
 from colonnade.network.questions import Parcel, letters_in, letters_out
@@ -109,6 +109,7 @@ class Request:
     unused: tuple[str, ...] = ()  # declared levels that no row has; likewise
     curves: str = ""  # what the method would make of columns whose schema leaves it to it
     session: str = ""  # of the agreement on rows, where there is one
+    absence: str = ""  # what happens when a party falls silent
 
     @property
     def own(self) -> Plan:
@@ -166,7 +167,19 @@ def request_for(run: str, call: Call, priced: Priced, data: PartyData, scored: i
     place = place_of(job, method, keyed=data.file.on is not None)
     unused = () if job.privacy is None else data.seen.unused
     request = replace(request, assumed=assumptions(job, method), place=place, curves=curves_in_words(job.roster))
-    return replace(request, notices=data.notices(job), unused=unused)
+    absence = absence_in_words(data.file, quorum_for(job, method))
+    return replace(request, notices=data.notices(job), unused=unused, absence=absence)
+
+
+def absence_in_words(file: FederationFile, quorum: int) -> str:
+    """When a party that does not answer is given up, and whether the run goes on without it."""
+    patience = "longer than the coordinator's patience" if file.deadline is None else f"for {file.deadline:g} seconds"
+    end = (
+        f"goes on while {quorum} of {len(file.members)} parties are left, the label holder among them"
+        if quorum
+        else "ends"
+    )
+    return f"if a party is silent {patience}, the run {end}"
 
 
 class Approvals:

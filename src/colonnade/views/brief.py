@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from colonnade.privacy.events import KINDS, shown
 from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
@@ -17,9 +19,16 @@ IF = {  # what it rests on, in short, by trust model; docs/design.md
 }
 
 
-def privacy_in_short(fit: FitFacts) -> dict[str, str]:
+def facts_in_short(fit: FitFacts, facts: Mapping[str, str]) -> dict[str, str]:
+    """What a command prints of a run's facts: the verdict first, and where the whole statement stands instead of it."""
+    where = [f"“Privacy” in {facts['report']}"] if "report" in facts else []
+    where += [f"“privacy” in {facts['fit']}"] if "fit" in facts else []
+    rest = {name: text for name, text in facts.items() if name != "privacy"}
+    return privacy_in_short(fit.privacy, RunFacts.of(fit).left) | {"statement": " and ".join(where)} | rest
+
+
+def privacy_in_short(privacy: PrivacyStatement, left: Sequence[Sequence[Any]] = ()) -> dict[str, str]:
     """Whether it is private, what that means, what left, and what to mind; lines by name."""
-    privacy = fit.privacy
     lines = {"verdict": _verdict(privacy)}
     if math.isfinite(privacy.epsilon):
         best = odds.percent(odds.guess(privacy.epsilon, privacy.delta))
@@ -27,8 +36,8 @@ def privacy_in_short(fit: FitFacts) -> dict[str, str]:
             f"somebody who knows everything but {privacy.unit}, and sees all that was released, tells two "
             f"possibilities for it apart in at most {best} of cases; a coin, in 50 %"
         )
-    lines |= _left(RunFacts.of(fit))
-    if mind := "; ".join(filter(None, (privacy.caveat, privacy.replaced))):
+    lines |= _left(left)
+    if mind := "; ".join(filter(None, (privacy.caveat, privacy.replaced, privacy.absent))):
         lines["mind"] = mind
     return lines
 
@@ -45,10 +54,10 @@ def _verdict(privacy: PrivacyStatement) -> str:
     return f"private by a paper's claim alone: {price}"
 
 
-def _left(known: RunFacts) -> dict[str, str]:
+def _left(left: Sequence[Sequence[Any]]) -> dict[str, str]:
     """What left, a line for how it looked; what tells most comes first."""
     found: dict[str, list[str]] = {}
-    for _, kind, what, _ in known.left:
+    for _, kind, what, _ in left:
         found.setdefault(kind, []).append(str(what).replace(f"{kind} ", ""))
     order = sorted(found, key=lambda kind: -KINDS.index(kind))
     return {f"left {kind}": "; ".join(dict.fromkeys(found[kind])) for kind in order}

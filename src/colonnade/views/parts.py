@@ -40,9 +40,11 @@ def table(
     *,
     numbers: int = 0,
     bars: bool = False,
+    folds: bool = False,
     total: Sequence[str] | None = None,
 ) -> Markup:
-    """A table whose last `numbers` columns are figures, with `bars` before a column of bars.
+    """A table whose last `numbers` columns are figures, with `bars` before a column of bars; in one that `folds`
+    heads and figures may take several lines, since it has many columns.
 
     It has no head where the first column names the values.
     """
@@ -59,7 +61,7 @@ def table(
 
     body = "".join(line(row, "row") for row in rows)
     top = f"<thead>{line(head, 'col')}</thead>" if head else ""
-    kind = "scroll" + " bars" * bars + " facts" * (not head)
+    kind = "scroll" + " bars" * bars + " folds" * folds + " facts" * (not head)
     foot = f"<tfoot>{line(total, 'row')}</tfoot>" if total else ""
     # A table wider than the screen scrolls inside this region, which the keyboard can reach.
     region = f'<div class="{kind}" role="region" aria-label="{escape(caption)}" tabindex="0">'
@@ -76,7 +78,7 @@ def budget_table(lines: Sequence[Mapping[str, str]]) -> Markup:
     """What parties have spent and have left, without the columns that are empty in every row."""
     names = [name for name in lines[0] if any(line[name] for line in lines)]
     rows = [[line[name] for name in names] for line in lines]
-    return table("What was spent, and what is left", names, rows, numbers=len(names) - 1)
+    return table("What was spent, and what is left", names, rows, numbers=len(names) - 1, folds=True)
 
 
 def cards(values: Mapping[str, str]) -> Markup:

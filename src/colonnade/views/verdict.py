@@ -26,7 +26,7 @@ MEANINGS = {
 }
 NOT_MEASURED = (
     "Not measured: a figure of quality tells about the rows that it is computed on. Rows that are public, or paid for, "
-    "can be handed over: fit.report(path, evaluation=(rows, labels), evaluation_is='public')."
+    "can be handed over: colonnade evaluate with --report, or fit.report with evaluation."
 )
 AT_MOST = "“At most” is the plan that the ledgers approved before the first message: fewer pieces may have left."
 UNKNOWN = (
