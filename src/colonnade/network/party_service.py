@@ -207,10 +207,12 @@ class PartyService:
         sizes = self.sizes if agreement is None else replace(self.sizes, rows=agreement.rows)
         questions.check_call(text := questions.text_in(asked, "call"), sizes)
         proposal = Proposal(_run_name(asked), Call.from_json(text), agreement, asked.head.get("code"))
-        ended = self.run_store.ended()
-        for run in (self.ledger.open_runs() | self.log.unerased()) & ended.keys():
-            self.ledger.close_run(run, ended[run])  # a process died before it could close the ledger
-        if proposal.run in ended:  # also one that its ledger never opened: a name is used once
+        for run in self.ledger.open_runs() | self.log.unerased():
+            if (how := self.run_store.how_ended(run)) is not None:
+                self.ledger.close_run(run, how)  # a process died before it could close the ledger
+        if (
+            self.run_store.how_ended(proposal.run) is not None
+        ):  # also one that its ledger never opened: a name is used once
             raise ReplayDiverged(f"run {proposal.run} is over at {self.name!r}. Start a new run.")
         return proposal
 
@@ -391,7 +393,7 @@ class PartyService:
             log.info("not begun", extra={"run": run, "how": ending_in_words(how)})
         if self.neighbours is not None:
             self.neighbours.end(run)
-        if run in dict(self.run_store.begun()) and run not in self.run_store.ended():
+        if self.run_store.has_begun(run) and self.run_store.how_ended(run) is None:
             self.run_store.end(run, how)
             log.info("over", extra={"run": run, "how": ending_in_words(how)})
         self.ledger.close_run(run, how)

@@ -220,7 +220,7 @@ class Approved:
         """Refuse an order that was not approved here, or has ended here; and a ledger in which a row was changed."""
         self.order.check_day(today())
         self.log.verify()  # all of it: no snapshot vouches for quotas
-        if self.log.holds(self.order.run, "close") or self.order.run in self.store.ended():
+        if self.log.holds(self.order.run, "close") or self.store.how_ended(self.order.run) is not None:
             raise ReplayDiverged(f"the order {self.order.id} has ended at {self.name!r}. Nothing leaves.")
         found = self.log.rows(self.order.run, "open")
         if not found or json.loads(found[0].body)["terms"] != asdict(self._terms):

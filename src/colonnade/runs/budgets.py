@@ -24,7 +24,7 @@ from colonnade.privacy.mechanisms import gaussian_sigma, gumbel_scale
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.tally import OWNER, check_snapshot, rest_rho
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.run_store import RunStore, file_name, node_name
+from colonnade.runtime.run_store import JOURNAL, RunStore, file_name, node_name
 
 DELTA = 1e-6  # at which spending is shown where the owner has set no delta
 
@@ -250,13 +250,14 @@ def _owner_lines(ledger: Ledger) -> list[dict[str, Any]]:
 
 
 def verify_ledgers(store: str | Path) -> dict[str, int]:
-    """The rows of every ledger, after each chain was walked and compared with what the other nodes remember."""
+    """The rows of every ledger, after each chain was walked and compared with what the other nodes remember; the
+    journal's was walked, too."""
     with ExitStack() as last:
+        if (journal := Path(store) / "runs.db").is_file():
+            check_whole(last.enter_context(closing(FileLog(journal))), JOURNAL)
         files = ledger_files(store, coordinator=True)
         logs = {name: last.enter_context(closing(FileLog(path))) for name, path in files.items()}
-        counts = {name: log.verify() for name, log in logs.items()}
-        for name, log in logs.items():
-            check_snapshot(log, name)
+        counts = {name: check_whole(log, name) for name, log in logs.items()}
         ledgers = {name: Ledger(log, name, Policy()) for name, log in logs.items()}
         for witness in ledgers.values():
             for peer, (count, head) in witness.remembered().items():
@@ -267,6 +268,13 @@ def verify_ledgers(store: str | Path) -> dict[str, int]:
                     )
                 ledgers[peer].check_head(count, head, witness.node)
         return counts
+
+
+def check_whole(log: FileLog, name: str) -> int:
+    """Walk every row, and compare what the newest snapshot says of them; their number."""
+    count = log.verify()
+    check_snapshot(log, name)
+    return count
 
 
 def _plain(entry: Entry) -> dict[str, Any]:

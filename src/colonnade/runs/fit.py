@@ -284,8 +284,8 @@ class RunDriver:
     def reserve(self) -> None:
         """Every ledger reserves its whole plan, or nothing is sent at all."""
         keys = self.check_heads()
-        if over := self.store.ended():  # runs whose process died before it could close every ledger
-            self.ask_all(HostedNode.settle, over)
+        # Of runs whose process died before it could close every ledger.
+        self.store.tell(self.nodes, lambda over: self.ask_all(HostedNode.settle, over))
         terms = terms_of(self.job, self.method)
         if self.federation.away is None:  # parties elsewhere are asked whether they would take part
             self.ask_all(HostedNode.same_unit, terms, self.plans)
@@ -303,7 +303,7 @@ class RunDriver:
         try:
             self.end("finished")
         except errors.ColonnadeError as error:
-            if self.federation.away is None or self.run not in self.store.ended():
+            if self.federation.away is None or self.store.how_ended(self.run) is None:
                 raise
             log.warning("over, and not everybody could be told", extra={"run": self.run, "error": type(error).__name__})
 

@@ -18,7 +18,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,9 +27,14 @@ from typing import IO, Any
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.privacy.events import Policy
 from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.store import FileLog, Log, MemoryLog
+from colonnade.privacy.store import FileLog, Log, MemoryLog, Row
+from colonnade.privacy.tally import last_snapshot, sign, trusted
 
 ORDER = "order of rows"  # the name of its secret
+JOURNAL = "journal"  # whose snapshot it is
+_SIGNING = ("store", "signing key")  # the name of that secret
+_FINGERPRINTS = ("store", "fingerprint key")
+_EVERY = 512  # rows of the journal after which a snapshot is worth a signature
 HUB_SAYS = "the hub says: "  # before what another organisation says of a run's end
 _GOING = "interrupted, or still running"
 # The journal says how a run ended by a word and the name of an error; people read what that means. Of other parties a
@@ -69,9 +74,11 @@ class MemoryStore:
     def end(self, run: str, how: str) -> None:
         """Nothing to remember."""
 
-    def ended(self) -> dict[str, str]:
+    def how_ended(self, run: str) -> str | None:  # noqa: ARG002  nothing is remembered
+        return None
+
+    def tell(self, nodes: Iterable[str], settle: Callable[[dict[str, str]], Iterable[str]]) -> None:
         """Nothing is left of earlier runs."""
-        return {}
 
     def close(self) -> None:
         """Nothing to close."""
@@ -95,11 +102,17 @@ class RunStore:
             what = "it is a file" if self.folder.is_file() else error.strerror
             raise _unusable_store(self.folder, what) from error
         self._journal = FileLog(self.folder / "runs.db")
-        self._journal.verify()
+        self._check_journal()
         self._begun: dict[str, str] = {}
         self._ended: dict[str, str] = {}
         self._read: tuple[int, bytes] = (0, b"")  # so many rows of the journal are in both, up to this head
-        self._read_on()
+
+    def _check_journal(self) -> None:
+        """The journal must be whole, from its newest snapshot. Chain and snapshot are for accidents here: whoever can
+        write the file can read the key that signs, and could chain all rows anew."""
+        key = self._journal.kept(*_SIGNING) if self._journal.has_secret(*_SIGNING) else None
+        begin = trusted(self._journal, JOURNAL, key)
+        self._journal.check(0 if begin is None else begin.count)
 
     def log(self, node: str) -> Log:
         if node not in self._open:
@@ -143,8 +156,8 @@ class RunStore:
     def run_of(self, job: str) -> tuple[str, str | None] | None:
         """The run that a job has begun, and how it ended; None before it began."""
         key = self._keyed_hash(job)
-        begun = next((row.run for row in self._journal.rows(kind="begin") if row.key == key), None)
-        return None if begun is None else (begun, self.ended().get(begun))
+        begun = next(iter(self._journal.begun_as(key)), None)
+        return None if begun is None else (begun, self.how_ended(begun))
 
     def order_secret(self, *, kept: bool = True) -> bytes:
         """The secret by which private runs in one process order their rows (row_order.py): one for all runs of a store.
@@ -158,22 +171,21 @@ class RunStore:
 
     def going_on(self, fingerprint: str) -> str | None:
         """The run that the same call would go on with, if there is one; nothing is written."""
-        begun = [row for row in self._journal.rows(kind="begin") if row.key]  # the others were adopted, and have no key
-        if not begun:
+        if not self._journal.has_secret(*_FINGERPRINTS):
             return None
-        same, ended = self._keyed_hash(fingerprint), self.ended()
-        return next((row.run for row in begun if row.key == same and row.run not in ended), None)
+        return next(iter(self._unfinished(self._keyed_hash(fingerprint))), None)
+
+    def _unfinished(self, fingerprint: str) -> list[str]:
+        return [run for run in self._journal.begun_as(fingerprint) if self.how_ended(run) is None]
 
     def _keyed_hash(self, fingerprint: str) -> str:
         # A plain hash of the data would let a reader of the journal test guesses about a row.
-        key = self._journal.secret("store", "fingerprint key", 32)
+        key = self._journal.secret(*_FINGERPRINTS, 32)
         return hashlib.blake2b(fingerprint.encode(), key=key, digest_size=32).hexdigest()
 
     def _claim(self, fingerprint: str) -> tuple[IO[str], str]:
         with self._journal.atomic():
-            ended = self.ended()
-            begun = [r.run for r in self._journal.rows(kind="begin") if r.key == fingerprint and r.run not in ended]
-            for run in begun:
+            for run in self._unfinished(fingerprint):
                 if (held := self.lock(run)) is not None:
                     return held, run
             run = new_run_id()
@@ -185,7 +197,7 @@ class RunStore:
     def adopt(self, run: str) -> None:
         """Note the beginning of a run whose id somebody else chose."""
         with self._journal.atomic():
-            if run not in dict(self.begun()):
+            if not self.has_begun(run):
                 self._journal.append(run, 0, "begin", "", _now().encode())
 
     def lock(self, run: str) -> IO[str] | None:
@@ -206,8 +218,40 @@ class RunStore:
 
     def end(self, run: str, how: str) -> None:
         """The one moment from which the run is over."""
-        self._journal.append(run, 0, "end", "", json.dumps({"how": how, "when": _now()}).encode())
+        with self._journal.atomic():
+            self._journal.append(run, 0, "end", "", json.dumps({"how": how, "when": _now()}).encode())
+            last = last_snapshot(self._journal)
+            if self._journal.length() - (0 if last is None else last.count) >= _EVERY:
+                self._journal.check()
+                sign(self._journal, JOURNAL, self._journal.secret(*_SIGNING, 32))
         (self.folder / "locks" / f"{run}.lock").unlink(missing_ok=True)
+
+    def tell(self, nodes: Iterable[str], settle: Callable[[dict[str, str]], Iterable[str]]) -> None:
+        """Have nodes hear which runs ended since all of them heard it last, and how: a process may have died before it
+        could say so. `settle` tells them, and says who has heard it."""
+        length, heard = self._journal.length(), self._heard()
+        after = min((heard.get(node, 0) for node in nodes), default=length)
+        over = {row.run: _how(row) for row in self._journal.rows_between(after, length, ("end",))}
+        if over:
+            told = settle(over)
+            with self._journal.atomic():
+                heard = self._heard()
+                heard |= {node: max(length, heard.get(node, 0)) for node in told}
+                self._journal.note("heard", json.dumps(heard).encode())
+
+    def _heard(self) -> dict[str, int]:
+        """By node, of how many rows of the journal it knows the ends; not chained: who hears again loses nothing."""
+        try:
+            return {str(node): int(count) for node, count in json.loads(self._journal.noted("heard") or b"{}").items()}
+        except (ValueError, TypeError, AttributeError):
+            return {}
+
+    def has_begun(self, run: str) -> bool:
+        return self._journal.holds(run, "begin")
+
+    def how_ended(self, run: str) -> str | None:
+        """How a run ended; None: it has not."""
+        return next(map(_how, self._journal.rows(run, "end")), None)
 
     def begun(self) -> list[tuple[str, str]]:
         """Every run, and when it began."""
@@ -229,7 +273,7 @@ class RunStore:
             if row.kind == "begin":
                 self._begun.setdefault(row.run, row.body.decode())
             else:
-                self._ended[row.run] = json.loads(row.body)["how"]
+                self._ended[row.run] = _how(row)
         self._read = (length, self._journal.head_at(length))
 
     def close(self) -> None:
@@ -238,6 +282,10 @@ class RunStore:
 
 
 Store = MemoryStore | RunStore
+
+
+def _how(row: Row) -> str:
+    return str(json.loads(row.body)["how"])
 
 
 def _unusable_store(folder: Path, what: object) -> StoreError:
