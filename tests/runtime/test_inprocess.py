@@ -171,3 +171,13 @@ def test_losing_a_letter_ends_the_run_with_a_protocol_error(name, lost):
 
     with pytest.raises(co.ProtocolError):
         fitted(EVERY_METHOD[name], co.Faults(co.InProcess(), fault))
+
+
+@pytest.mark.parametrize(
+    "around",
+    [co.Tap, lambda inner: co.Faults(inner, lambda letter: (letter,)), lambda inner: co.Dropouts(inner, {"a": 1})],
+)
+@pytest.mark.parametrize("inner", [co.Ray(), co.InProcess, None], ids=["ray", "a class", "none"])
+def test_letters_that_pass_elsewhere_cannot_be_kept_or_lost_and_that_is_said_before_a_run(around, inner):
+    with pytest.raises(co.InvalidInput, match=r"such as co.InProcess\(\).*Nothing was begun"):
+        around(inner)

@@ -413,11 +413,23 @@ def check_finished(waiting: Mapping[NodeId, tuple[NodeId, ...]]) -> None:
         raise ProtocolError(f"nobody can go on: {waits}")
 
 
+def _in_process(engine: Engine, around: object) -> Engine:
+    """An engine whose letters pass through this process, where they can be kept, changed or lost."""
+    if not callable(getattr(engine, "run", None)) or isinstance(engine, type):
+        name = f"co.{type(around).__name__}"
+        raise InvalidInput(
+            f"{name} is for engines whose letters pass through this process, such as co.InProcess(); got {engine!r}. "
+            "co.Ray() starts a party that dies again and gives up none; of parties elsewhere co.Grpc(...) gives one up "
+            "itself, as deadline and quorum in the federation file say. Nothing was begun."
+        )
+    return engine
+
+
 class Tap:
     """An engine that also keeps every letter that went over its wires."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+        self.engine = _in_process(engine, self)
         self.letters: list[Letter] = []
 
     def run(self, nodes: Mapping[NodeId, Node], carry: Carry = deliver_once) -> Outcome:
@@ -432,7 +444,7 @@ class Faults:
     """An engine whose wires do what `fault` says: lose, repeat, change or forge letters."""
 
     def __init__(self, engine: Engine, fault: Carry) -> None:
-        self.engine, self.fault = engine, fault
+        self.engine, self.fault = _in_process(engine, self), fault
 
     def run(self, nodes: Mapping[NodeId, Node], carry: Carry = deliver_once) -> Outcome:
         def disturbed(letter: Letter) -> Iterable[Letter]:
@@ -449,7 +461,7 @@ class Dropouts:
     """
 
     def __init__(self, engine: Engine, after: Mapping[NodeId, int]) -> None:
-        self.engine, self.after = engine, dict(after)
+        self.engine, self.after = _in_process(engine, self), dict(after)
 
     def run(self, nodes: Mapping[NodeId, Node], carry: Carry = deliver_once) -> Outcome:
         sent: Counter[NodeId] = Counter()
