@@ -26,7 +26,9 @@ from colonnade.cli.terminal import (
     NOTHING,
     AsJson,
     LogFile,
+    LogJson,
     LogKeep,
+    LogQuiet,
     LogSize,
     RunName,
     answer,
@@ -67,8 +69,8 @@ def run(
     log: LogFile = None,
     log_size: LogSize = 10,
     log_keep: LogKeep = 5,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Log one JSON object a line instead of text.")] = False,
+    quiet: LogQuiet = False,
+    as_json: LogJson = False,
 ) -> None:
     """Dial the coordinator, and answer until stopped: Ctrl-C or SIGTERM, with exit code 0. Runs go on when the party is
     started again.

@@ -19,8 +19,30 @@ import typer
 
 import colonnade as co
 from colonnade.cli import terminal
-from colonnade.cli.coordinator import SAME, Certs, File, Listen, LoggedJson, Patience, Store, hub_address, log_to_stderr
-from colonnade.cli.terminal import AsJson, LogFile, LogKeep, LogSize, answer, explained, lined, write_text
+from colonnade.cli.coordinator import (
+    SAME,
+    Certs,
+    File,
+    Listen,
+    LoggedJson,
+    MetricsPort,
+    Patience,
+    Store,
+    hub_address,
+    log_to_stderr,
+)
+from colonnade.cli.terminal import (
+    AsJson,
+    LogFile,
+    LogJson,
+    LogKeep,
+    LogQuiet,
+    LogSize,
+    answer,
+    explained,
+    lined,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from colonnade.network.party_data import PartyData
@@ -37,8 +59,6 @@ app = typer.Typer(
 
 OrderFile = Annotated[Path, typer.Argument(metavar="ORDER.json", help="The standing order.")]
 PartyToml = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="This party's file, for the rows to score.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")]
-LogJson = Annotated[bool, typer.Option("--json", help="Log one JSON object a line instead of text.")]
 
 LOST = "stopped; the same command goes on. What was reserved of today's quota and not used is lost."
 
@@ -220,7 +240,7 @@ def serve(
     log_file: LogFile = None,
     log_size: LogSize = 10,
     log_keep: LogKeep = 5,
-    quiet: Quiet = False,
+    quiet: LogQuiet = False,
     as_json: LogJson = False,
 ) -> None:
     """Answer requests for scores, at the label holder, until stopped: Ctrl-C or SIGTERM, with exit code 0.
@@ -270,11 +290,11 @@ def part(
     order: OrderFile,
     file: PartyToml,
     holder: Annotated[str, typer.Option(help="HOST:PORT, where the label holder's `score serve` listens.")],
-    metrics: Annotated[int | None, typer.Option(help="Serve /metrics, /health and /ready on this port.")] = None,
+    metrics: MetricsPort = None,
     log_file: LogFile = None,
     log_size: LogSize = 10,
     log_keep: LogKeep = 5,
-    quiet: Quiet = False,
+    quiet: LogQuiet = False,
     as_json: LogJson = False,
 ) -> None:
     """Answer for one party: dial the label holder and send masked parts of the rows that are asked for, until stopped.

@@ -14,7 +14,7 @@ import typer
 import colonnade as co
 from colonnade.cli import terminal
 from colonnade.cli.coordinator import Certs, File, Listen, MetricsPort, Patience, hub_address
-from colonnade.cli.terminal import LogFile, LogKeep, LogSize, explained
+from colonnade.cli.terminal import LogFile, LogJson, LogKeep, LogQuiet, LogSize, explained
 
 Runs = Annotated[int, typer.Option("--runs", min=1, max=64, help="So many runs at a time at most.")]
 Drain = Annotated[float, typer.Option(min=0, help="After SIGTERM: seconds for runs to end before they are left.")]
@@ -32,8 +32,8 @@ def serve(
     log: LogFile = None,
     log_size: LogSize = 10,
     log_keep: LogKeep = 5,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Log one JSON object a line instead of text.")] = False,
+    quiet: LogQuiet = False,
+    as_json: LogJson = False,
 ) -> None:
     """Listen for parties, and run the jobs of the queue until stopped, several at a time, each in its own process.
 

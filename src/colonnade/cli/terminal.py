@@ -40,6 +40,8 @@ Store = Annotated[Path, typer.Argument(metavar="STORE", help="The folder given a
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="As `colonnade runs list` shows it.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over a finished run's result, or any file.")]
 LogFile = Annotated[Path | None, typer.Option("--log", help="Log here too: one JSON object a line, rotated.")]
+LogQuiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")]
+LogJson = Annotated[bool, typer.Option("--json", help="Log one JSON object a line instead of text.")]
 LogSize = Annotated[int, typer.Option(min=1, help="Megabytes of the log file before a new one is begun.")]
 LogKeep = Annotated[int, typer.Option(min=1, help="So many older log files are kept.")]
 BoundsArePublic = Annotated[
