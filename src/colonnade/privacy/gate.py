@@ -235,7 +235,7 @@ class Gate:
             for part, weight, mask in zip(exact.value, weights, masks, strict=True):
                 whole = np.array(part).astype(np.uint64)
                 if event.audience is Audience.ALL:
-                    whole += _noise_of(source, sigma, weight, part.shape).astype(np.uint64)
+                    whole += mechanisms.weighted_gaussian(source, part.shape, sigma, weight).astype(np.uint64)
                 limit = np.asarray(mask, np.uint64)
                 parts.append(Packed(whole & limit, max(1, int(limit.max(initial=1)).bit_length())))
             return tuple(parts)
@@ -471,16 +471,6 @@ class Gate:
         # the same key and nonce both would tell how they differ.
         nonce = os.urandom(NONCE)
         return nonce + cipher.encrypt(nonce, body, None)
-
-
-def _noise_of(source: Noise, sigma: Fraction, weight: Weights, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Discrete Gaussians of sd weight·sigma, entry by entry."""
-    weights = np.broadcast_to(weight, shape)
-    noise = np.zeros(shape, np.int64)
-    for one in np.unique(weights):
-        here = weights == one
-        noise[here] = source.discrete_gaussian(int(here.sum()), sigma * Fraction(float(one)))
-    return noise
 
 
 def _mark_released(body: bytes) -> tuple[Released[Any], ...]:

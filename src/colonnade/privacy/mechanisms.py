@@ -260,6 +260,17 @@ def symmetric_gaussian(noise: Noise, size: int, sigma: Fraction | float) -> NDAr
 # Discrete Gaussian ----------------------------------------------------------------------------
 
 
+def weighted_gaussian(
+    noise: Noise, shape: tuple[int, ...], sigma: Fraction, weight: float | NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Discrete Gaussians of sd weight·sigma, entry by entry."""
+    weights, drawn = np.broadcast_to(weight, shape), np.zeros(shape, np.int64)
+    for one in np.unique(weights):
+        here = weights == one
+        drawn[here] = noise.discrete_gaussian(int(here.sum()), sigma * Fraction(float(one)))
+    return drawn
+
+
 def _discrete_gaussian(noise: Noise, size: int, sigma: Fraction) -> NDArray[np.int64]:
     out = np.empty(size, dtype=np.int64)
     done, stream = 0, np.empty(0, dtype=np.uint8)
