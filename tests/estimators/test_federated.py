@@ -227,8 +227,12 @@ def test_a_declared_schema_makes_a_frame_private_and_names_who_holds_what(tmp_pa
         "clinic": co.Schema((co.Categorical("ward", ("surgery", "medicine")),)),
         "lab": co.Schema((co.Numeric("x", -5, 5),)),
     }
-    model = private(tmp_path, schemas=schemas, row_norm=None, feature_bound=None, label="clinic").fit(frame, labels)
+    model = private(tmp_path, schemas=schemas, row_norm=None, feature_bound=None, label="clinic", epsilon=16.0)
+    model.fit(frame, labels)
     assert {"clinic", "lab"} == set(model.fit_.coefficients)
+    assert model.fit_.depth > 0  # x is a curve, which the run chose
+    both = np.concatenate([model.fit_.coefficients[party] for party in schemas])
+    assert np.array_equal(model.coef_[0], model.fit_.link.slope * both)
     assert (
         model.predict(frame).tolist() == model.predict(frame.head(400)).tolist() + model.predict(frame[400:]).tolist()
     )

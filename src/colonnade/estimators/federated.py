@@ -197,7 +197,8 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
             fits = [one() for one in runs]
         else:
             fits = resume_runs(same_call(federations, problems, method, terms), runs, self.store)
-        self._places = {name: party.block.positions for name, party in federations[0].parties.items()}
+        encoded = federations[0].bent(fits[0].depth)  # with the curves that the run chose
+        self._places = {name: party.block.positions for name, party in encoded.parties.items()}
         self.fit_ = fits[0] if len(fits) == 1 else fits
         self.privacy_ = _together([each.privacy for each in fits], terms)
         if search is not None and terms is not None:  # who sees one of its models has seen what chose it
