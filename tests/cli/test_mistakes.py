@@ -137,6 +137,24 @@ MISTAKES = {
         "party 'registry' has no key column 'clientid'",
         "its columns are 'client_id'",
     ),
+    "a label that is the key": Mistake(
+        nothing,
+        ("init", *FILES, *ON, "--label", "bank.client_id=000001"),
+        "'client_id' is the key",
+        "Name another column",
+    ),
+    "a file without a header": Mistake(
+        lambda: Path("registry.csv").write_text(Path("registry.csv").read_text().split("\n", 1)[1]),
+        INIT,
+        "party 'registry' has no key column 'client_id'",
+        "in the first line of each file",
+    ),
+    "a line of too few cells": Mistake(
+        lambda: Path("registry.csv").write_text(Path("registry.csv").read_text() + "000999,5\n"),
+        INIT,
+        "2 cells in line 402",
+        "as many cells",
+    ),
     "a class that is not there": Mistake(
         nothing,
         ("init", *FILES, *ON, "--label", "bank.subscribed=Yes"),
@@ -359,6 +377,51 @@ MISTAKES = {
     "a result that is there": Mistake(
         first(study(), lambda: Path("fit.json").write_text("mine")), FIT, "fit.json is there already", "--overwrite"
     ),
+    "an intercept in words": Mistake(
+        study(("intercept = true", 'intercept = "yes"')), FIT, "problem.intercept", "true or false"
+    ),
+    "a bound in words": Mistake(
+        study(("delta = 1e-6", 'delta = 1e-6\nfeature_bound = "one"')), FIT, "privacy.feature_bound", "above 0"
+    ),
+    "an epsilon that is true": Mistake(study(("epsilon = 1.0", "epsilon = true")), FIT, "epsilon", "must be a number"),
+    "a number for a set": Mistake(
+        study(("intercept = true", "constraint = 10")), FIT, "problem.constraint", 'type = "L1Ball"'
+    ),
+    "columns that are no list": Mistake(
+        study(('source = "bank.csv"', 'source = "bank.csv"\ncolumns = 4')), FIT, "bank.columns", "a list of names"
+    ),
+    "a policy in words": Mistake(
+        study(('source = "bank.csv"', 'source = "bank.csv"\nexact = "no"')), FIT, "exact", "true or false"
+    ),
+    "no type": Mistake(study(('type = "numeric"', "")), FIT, "type is absent", "one of numeric"),
+    "a method of half a name": Mistake(
+        study(("[privacy]", '[method]\ntype = "Gram"\n\n[privacy]')), FIT, "method", "'PrivateGram'"
+    ),
+    "days in another form": Mistake(
+        first(study(), lambda: cells("bank.csv", ";", opened=pl.lit("2010-01-31"))),
+        FIT,
+        "column 'opened': 400 of 400 texts",
+        'as in format = "%Y-%m-%d"',
+    ),
+    "model and report in one file": Mistake(
+        study(('report = "report.html"', 'report = "fit.json"')), FIT, "report would be written to fit.json", "another"
+    ),
+    "a report over a table": Mistake(
+        study(('report = "report.html"', 'report = "bank.csv"')), FIT, "the table of party 'bank'", "Name another place"
+    ),
+    "a model over a table": Mistake(
+        study(('output = "fit.json"', 'output = "bank.csv"')),
+        (*FIT, "--overwrite"),
+        "the table of party 'bank'",
+        "another",
+    ),
+    "a model over the configuration": Mistake(
+        study(), (*FIT, "--output", "study.toml", "--overwrite"), "this file itself", "Name another place"
+    ),
+    "a fit instead of a configuration": Mistake(fitted, ("fit", "fit.json"), "fit.json is no configuration", ".toml"),
+    "a table to confirm": Mistake(
+        nothing, ("confirm", "bank.csv", "--yes"), "bank.csv is a table", "colonnade init --party bank.csv"
+    ),
     "a configuration that is none": Mistake(
         lambda: Path("study.toml").write_text("[data\n"), FIT, "study.toml is not a TOML file", "line 1"
     ),
@@ -394,6 +457,27 @@ MISTAKES = {
         PREDICT,
         "scores.csv is there already",
         "--overwrite",
+    ),
+    "scores over the rows": Mistake(
+        fitted, (*PREDICT, "-o", "new_bank.csv", "--overwrite"), "new_bank.csv is what this command reads", "--output"
+    ),
+    "a report over the model": Mistake(
+        fitted,
+        ("report", "fit.json", "-o", "fit.json", "--overwrite"),
+        "fit.json is what this command reads",
+        "--output",
+    ),
+    "days in another form, later": Mistake(
+        first(fitted, lambda: cells("new_bank.csv", opened=pl.lit("2010-01-31"))),
+        PREDICT,
+        "column 'opened': 100 of 100 texts",
+        "Correct them",
+    ),
+    "files of one another": Mistake(
+        fitted,
+        (*PREDICT[:2], "--party", "registry=new_bank.csv", "--party", "bank=new_registry.csv", *NEW[4:]),
+        "new_bank.csv lacks 3 of the 4",
+        "Correct the name",
     ),
     "a fit of a later version": Mistake(later_version, PREDICT, "fit.json", "pip install --upgrade colonnade"),
     "no fit": Mistake(nothing, PREDICT, "fit.json", "path"),

@@ -85,6 +85,17 @@ def test_bounds_by_name_do_not_follow_the_rows_and_say_if_these_lie_outside() ->
     assert (proposed["at"][0].low, proposed["at"][0].high) == (dt.date(2020, 2, 1), dt.date(2020, 2, 29))
 
 
+def test_a_mark_for_a_gap_among_numbers_does_not_make_each_number_a_level() -> None:
+    """Levels are published: those of a column of amounts would be the amounts."""
+    amounts = [f"{k}.5" for k in range(30)]
+    frame = pl.DataFrame({"paid": [*amounts, "?"], "code": [*amounts[:27], "V1", "V2", "V3", "V4"]})
+    (paid, why), (code, _) = map(propose, look([frame]))
+    assert paid is None
+    assert why == "holds numbers, and '?'. If that says that a number is missing, leave these cells empty."
+    assert code is not None
+    assert len(code.levels) == 31
+
+
 def test_days_become_whole_months_or_years() -> None:
     assert whole_months(dt.date(2005, 3, 4), dt.date(2019, 5, 6)) == (dt.date(2005, 1, 1), dt.date(2019, 12, 31))
     assert whole_months(dt.date(2019, 3, 4), dt.date(2020, 5, 6)) == (dt.date(2019, 3, 1), dt.date(2020, 5, 31))

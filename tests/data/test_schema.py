@@ -606,7 +606,7 @@ def test_a_schema_written_by_hand_needs_only_what_has_no_default(tmp_path):
             '[[column]]\nname = "a"\ntype = "number"\n',
             r"line 1, .*type is 'number'. Write one of numeric, binary",
         ),
-        ('[[column]]\nname = "a"\n', r"line 1, .*type is None. Write one of numeric"),
+        ('[[column]]\nname = "a"\n', r"line 1, .*type is absent. Write one of numeric"),
         (
             '\n[[column]]\ntype="numeric"\nname="a"\nlow=2\nhigh=2\n',
             r"line 2, .*'a': low = 2 is not below high = 2",

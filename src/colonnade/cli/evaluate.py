@@ -63,7 +63,7 @@ def evaluate(
         if (report is None) != (rows_are is None):
             raise co.InvalidInput("--report and --rows-are go together: say both, or neither.")
         if report is not None:
-            check_new(report, overwrite)
+            check_new(report, overwrite, (saved, *files.values()))
         with busy("scoring", quiet or as_json):
             rows, _ = federation_of(model, files, column)
             found = evaluation_of(model, rows, rows.targets, "" if rows_are is None else rows_are.value)
@@ -151,7 +151,7 @@ def scorecard(
         writers = {".html": card.to_html, ".csv": card.to_csv, ".json": card.to_json, ".py": card.to_python}
         if output.suffix not in writers:
             raise co.InvalidInput(f"{output}: end the name with {', '.join(writers)}; the ending says what is written.")
-        check_new(output, overwrite)
+        check_new(output, overwrite, (saved,))
         writers[output.suffix](output)
         facts = {"card": str(output), "columns": len(card.columns), "base": card.base}
         text = f"{card}\n{lined({'card': output})}"

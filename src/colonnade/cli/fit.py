@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 STOPPED = "interrupted; with the same store, the same command goes on where this one stopped."
 MOVED = "`colonnade fit` runs a CONFIG.toml. For one file of rows: colonnade sparse FILE, with the same options."
-INIT = "`colonnade init --party {table} --party OTHER.csv --on KEY --label PARTY.COLUMN` writes the file that fit runs."
 
 
 class FitCommand(TyperCommand):
@@ -79,14 +77,11 @@ def fit(
     with explained(STOPPED):
         from colonnade.runs.config import load_config
         from colonnade.views.brief import facts_in_short
-        from colonnade.views.page import check_target
 
-        if config.suffix == ".csv":
-            raise co.InvalidInput(f"{config} is a table. {INIT.format(table=shlex.quote(str(config)))}")
         asked = load_config(config, epsilon=epsilon, delta=delta, public=bounds_are_public)
         if output is not None:
             asked = replace(asked, output=output, report=asked.report and output.with_suffix(".html"))
-        check_target(asked.output)
+        asked.check_places()
         if dry_run:
             with busy("making every check that the run would make", quiet or as_json):
                 found = asked.preview()
@@ -172,7 +167,7 @@ def report(
         if not officer and (purpose or store is not None):
             raise co.InvalidInput("--purpose and --store are for the officer's page: add --officer, or leave them out.")
         target = output or Path("officer.html" if officer else "report.html")
-        terminal.check_new(target, overwrite)
+        terminal.check_new(target, overwrite, (saved,))
         with busy("writing the report", quiet or as_json):
             fitted = co.load(saved)
             if officer:

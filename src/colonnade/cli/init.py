@@ -148,7 +148,7 @@ def _propose(file: Path, parties: list[str], on: str | None, label: str | None, 
     name = shlex.quote(str(file))
     facts = {
         "file": f"{file}: it has the levels, too, and is as confidential as the rows. Nothing left this machine",
-        "rows": f"{asked.rows:,} in all {len(asked.parties)} files",
+        "rows": f"{asked.rows:,} in " + (f"all {len(asked.parties)} files" if len(asked.parties) > 1 else "the file"),
         "to confirm": f"may all of this be known? Then colonnade confirm {name}. If not, change {file.name} first",
         "next": f"colonnade fit {name} --epsilon 1, with --dry-run to see before what would leave",
     }

@@ -42,7 +42,7 @@ def predict(
     with explained(AGAIN):
         model, files, absent = co.load(saved), files_of(party), list(without or ())
         check_parties(model, files, absent)
-        check_new(output, overwrite)
+        check_new(output, overwrite, (saved, *files.values()))
         again = bool(absent) and model.released is not None
         with busy("scoring", quiet or as_json):
             found, matched, cut = _scored(model.without(*absent) if again else model, files, [] if again else absent)

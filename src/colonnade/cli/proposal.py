@@ -78,7 +78,9 @@ def look_at(file: Path, words: Sequence[str], on: str | None, label: str | None)
         )
     holder, column, positive = _label(label, parties)
     keyed = read_tables({name: str(path) for name, path in parties.items()}, on, holder, {column}, ROW)
-    if column not in keyed[holder].names or column == on:
+    if column == on:
+        raise co.InvalidInput(f"--label {label}: {on!r} is the key, by which rows are matched. Name another column.")
+    if column not in keyed[holder].names:
         there = ", ".join(name for name in keyed[holder].names if name != on)
         raise co.InvalidInput(f"--label {label}: {parties[holder].name} has no column {column!r}; it has {there}.")
     looks = {name: look(table_at(path).blocks(None, None, {on})) for name, path in parties.items()}

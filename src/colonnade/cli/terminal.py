@@ -19,7 +19,7 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -195,10 +195,12 @@ def check_free(target: Path, overwrite: bool, cost: str, elsewhere: str, again: 
     )
 
 
-def check_new(target: Path, overwrite: bool) -> None:
-    """Refuse a file that cannot be written, or is there already and is not to be written over."""
+def check_new(target: Path, overwrite: bool, reads: Iterable[Path] = ()) -> None:
+    """Refuse a file that cannot be written, that the command `reads`, or that is there and not to be written over."""
     from colonnade.views.page import check_target
 
+    if target.resolve() in [path.resolve() for path in reads]:
+        raise co.InvalidInput(f"{target} is what this command reads. Name another file with --output or --report.")
     if check_target(target).is_file() and not overwrite:
         raise co.InvalidInput(f"{target} is there already. Say --overwrite, or name another file with --output.")
 

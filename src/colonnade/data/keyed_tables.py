@@ -46,7 +46,10 @@ class KeyedTable:
             table: Table = source if isinstance(source, Table) else table_at(source)
             names = table.names()
         if on not in names:
-            raise InvalidInput(f"party {name!r} has no key column {on!r}; its columns are {list_names(names)}.")
+            raise InvalidInput(
+                f"party {name!r} has no key column {on!r}; its columns are {list_names(names)}. "
+                "The key has one name at all parties, in the first line of each file."
+            )
         with _naming(name):
             held = join_blocks(table.blocks([column for column in names if column in beside], None, texts))
         if held.is_empty():

@@ -42,11 +42,16 @@ def clean_cells(values: Any, bound: float = LARGEST) -> Floats:
 def check_sensible(**figures: float | None) -> None:
     """InvalidInput where a public figure is so large or so small that sums it bounds might not stay finite."""
     for name, value in figures.items():
-        if value is not None and not 1.0 / SENSIBLE <= value <= SENSIBLE:
+        if value is not None and not (_is_figure(value) and 1.0 / SENSIBLE <= value <= SENSIBLE):
             raise InvalidInput(
                 f"{name} must be a finite public figure above 0, between {1.0 / SENSIBLE:.0e} and {SENSIBLE:.0e}, got "
-                f"{value}: sums must stay finite whatever the rows hold. Choose another unit for the columns."
+                f"{value}: sums must stay finite whatever the rows hold. Choose another unit for the columns.",
+                name,
             )
+
+
+def _is_figure(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)

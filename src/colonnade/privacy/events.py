@@ -183,7 +183,7 @@ class Policy:
             raise InvalidInput(f"least is a number of rows, at least 1; got {self.least!r}")
         for name in ("exact", "scores", "consortium"):
             if not isinstance(getattr(self, name), bool):
-                raise InvalidInput(f"{name} must be True or False, got {getattr(self, name)!r}")
+                raise InvalidInput(f"{name} must be true or false, got {getattr(self, name)!r}")
         if (self.epsilon is None) != (self.delta is None):
             raise InvalidInput("a budget needs both epsilon and delta; give both, or neither for no budget")
         if self.epsilon is not None and not (math.isfinite(self.epsilon) and self.epsilon > 0):

@@ -82,9 +82,7 @@ def check_range(given: object, bound: float | None) -> tuple[float, float]:
         )
     pair = given if isinstance(given, tuple | list) else ()
     if len(pair) != 2 or not all(isinstance(end, int | float) and math.isfinite(end) for end in pair):
-        raise InvalidInput(
-            f"label_range={given!r}: give two finite public figures, as in label_range=(2.0, 6.0).", "label_range"
-        )
+        raise InvalidInput(f"label_range must be two finite public figures, low and high, got {given!r}", "label_range")
     low, high = float(pair[0]), float(pair[1])
     if not low < high:
         raise InvalidInput(f"label_range=({low:g}, {high:g}) is empty: give the lower figure first.")
@@ -120,6 +118,8 @@ class Privacy:
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta"):
+            if isinstance(getattr(self, name), bool):
+                raise InvalidInput(f"{name} must be a number, and is true or false", name)
             if not isinstance(getattr(self, name), int | float):
                 raise InvalidInput(f"{name} must be a number, got {getattr(self, name)!r}", name)
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
@@ -137,7 +137,7 @@ class Privacy:
             )
         if not isinstance(self.allow_large_delta, bool):
             raise InvalidInput(
-                f"allow_large_delta must be True or False, got {self.allow_large_delta!r}", "allow_large_delta"
+                f"allow_large_delta must be true or false, got {self.allow_large_delta!r}", "allow_large_delta"
             )
         if self.trust is not None and self.trust not in set(Trust):
             raise InvalidInput(f"trust={self.trust!r} is not known; choose one of {', '.join(Trust)}", "trust")

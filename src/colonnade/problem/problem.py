@@ -36,6 +36,8 @@ class Problem:
             _is_value("constraint", self.constraint, Set, "constraint=L1Ball(10.0)")
         if self.penalty is not None:
             _is_value("penalty", self.penalty, Penalty, "penalty=Lasso(0.1)")
+        if not isinstance(self.intercept, bool | np.bool_):
+            raise InvalidInput(f"intercept must be true or false, got {self.intercept!r}", "intercept")
 
     def objective(self, scores: Floats, coefficients: Floats, y: Floats) -> float:
         """The loss at these scores (intercept included) plus the penalty; that x lies in the set is not checked."""

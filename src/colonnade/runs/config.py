@@ -14,6 +14,7 @@ values leave the parties. A mistake is answered with the line it is on.
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from colonnade.data.federation import ROW_KEY, Federation
 from colonnade.data.schema.table import Schema
-from colonnade.data.sources import Table, table_at
+from colonnade.data.sources import KINDS, Table, table_at
 from colonnade.data.text_file import at_line, read_text
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.methods.method import MethodBase
@@ -47,6 +48,8 @@ OTHERS = ("data", "store", "report", "output")
 DATA = ("source", "query", "on", "label", "offset", "weight", "unit", "parties")
 USUAL_DELTA = 1e-6
 PARTS = {"loss": "losses", "penalty": "penalties", "constraint": "sets"}  # of a problem, by file of their room
+PARTS_AS_IN = {"loss": '"Logistic"', "penalty": '{ type = "Ridge", a = 1e-3 }'}
+PARTS_AS_IN["constraint"] = '{ type = "L1Ball", radius = 10.0 }'
 POLICY = ("exact", "epsilon", "delta", "scores", "consortium")
 PARTY = ("source", "query", "columns", "schema", "column", *POLICY)
 _Plain = Mapping[str, Any]  # a table of the file
@@ -67,7 +70,7 @@ class Configured:
     def run(self, *, progress: bool = False) -> Fit:
         """Do it: fit, save, report. That both can be written is seen to before anything is spent."""
         asked = self.job
-        self._check_places()
+        self.check_places()
         fitted = fit(self.federation, asked.problem, asked.method, asked.privacy, store=self.store, progress=progress)
         save_finished(fitted, self.output, self.store)
         if self.report is not None:
@@ -78,18 +81,33 @@ class Configured:
         """What running it would release, after the same checks as those of `run`, the ledgers' included."""
         from colonnade.runs.preview import preview
 
-        self._check_places()
+        self.check_places()
         return preview(self.federation, self.job.problem, self.job.method, self.job.privacy, store=self.store)
 
-    def _check_places(self) -> None:
-        """That a result can be written, and what is spent can be kept."""
+    def check_places(self) -> None:
+        """That a result can be written, over nothing that the run reads, and what is spent can be kept."""
         from colonnade.views.page import check_target
 
-        for target in (self.output, self.report):
+        taken = {self.path.resolve(): "this file itself", **self._read_files()}
+        for name, target in (("output", self.output), ("report", self.report)):
             if target is not None:
+                if (what := taken.get(target.resolve())) is not None:
+                    raise InvalidInput(
+                        f"{self.path}: {name} would be written to {target}, which is {what}. Name another place."
+                    )
                 check_target(target)
+                taken[target.resolve()] = f"the {name}, too"
         if self.job.privacy is not None and self.store is None:
             raise InvalidInput(f'{self.path} asks for privacy and names no store: add store = "runs" at its top.')
+
+    def _read_files(self) -> dict[Path, str]:
+        """The tables and schemas that the run reads, and what each of them is."""
+        data, found = self.job.rest["data"], dict[Path, str]()
+        for where, table in (("[data]", data), *((f"party {name!r}", one) for name, one in data["parties"].items())):
+            for key, what in (("source", "table"), ("schema", "schema")):
+                if isinstance(named := table.get(key), str) and "://" not in named:
+                    found[(self.path.parent / named).resolve()] = f"the {what} of {where}"
+        return found
 
 
 def save_finished(fitted: Fit, output: Path, store: Path | None) -> None:
@@ -115,6 +133,7 @@ def load_config(
     epsilon, delta   instead of what [privacy] says; without that table, delta is 1e-6.
     public           all figures that were read off the rows are declared public (`declared.py`).
     """
+    _is_configuration(Path(path))
     job, text, at = load_job(path, others=OTHERS), read_text(path), Path(path)
     job = replace(job, privacy=_with_budget(job.privacy, epsilon, delta))
     places = {name: _place(at, text, name, job.rest.get(name)) for name in ("store", "report", "output")}
@@ -126,9 +145,19 @@ def load_config(
 
 def load_declared(path: str | Path) -> Declared:
     """What a configuration file declares; the tables that it names are not read."""
+    _is_configuration(Path(path))
     job = load_job(path, others=OTHERS)
     with _placed(Path(path), read_text(path)):
         return read_declared(Path(path).parent, job)
+
+
+def _is_configuration(path: Path) -> None:
+    """Refuse the other files that lie beside a configuration."""
+    if path.suffix.lower() in KINDS:
+        begin = f"`colonnade init --party {shlex.quote(str(path))} --party OTHER.csv --on KEY --label PARTY.COLUMN`"
+        raise InvalidInput(f"{path} is a table. {begin} writes the file that is asked for.")
+    if path.suffix.lower() == ".json":
+        raise InvalidInput(f"{path} is no configuration: that is a .toml file, which `colonnade init` writes.")
 
 
 @contextmanager
@@ -252,6 +281,8 @@ def _own_tables(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[st
         table, there = _source(folder, where, party)
         frames[name] = table  # read in blocks, where it lies
         if "columns" in party:
+            if not _texts(party["columns"]):
+                raise Wrong(f"{where}.columns", 'must be a list of names, as in columns = ["age", "ward"]')
             kept = {data["on"], data["label"][1], *_beside_names(data, name), *(data.get("unit") or [])[:1]} & set(
                 there
             )
@@ -364,6 +395,9 @@ def _read_table(tables: Mapping[str, Any], where: str, kind: str | None = None) 
     for part, room in PARTS.items() if kind == "Problem" else ():
         if isinstance(named := raw.get(part), str) and named not in known_values():
             raise InvalidValue(f"{where}.{part}", _unknown_part(part, room, named))
+        if named is not None and not (isinstance(named, str) or (isinstance(named, dict) and "type" in named)):
+            what = f"is no {part}: write one such as {PARTS_AS_IN[part]}"
+            raise InvalidValue(f"{where}.{part}", what)
     return from_plain(_with_types({**({} if kind is None else {"type": kind}), **raw}), where)
 
 

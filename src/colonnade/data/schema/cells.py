@@ -132,7 +132,8 @@ def days_of(name: str, written: str, missing: str | dt.date, values: pl.Series) 
         if strange.any():
             count, row = np.count_nonzero(strange), int(np.argmax(strange)) + 1
             what = f"{count:,} of {texts.len():,} texts are no dates of the form {written!r}, the first in row {row:,}."
-            raise wrong(name, f'{what} Correct them, or write their form as format = "%d.%m.%Y" in the schema.')
+            other = "%Y-%m-%d" if written != "%Y-%m-%d" else "%d.%m.%Y"
+            raise wrong(name, f'{what} Correct them, or write their form, as in format = "{other}", in the schema.')
     elif isinstance(values.dtype, pl.Datetime):
         values = values.dt.date()  # the day where the clock hangs, for times with a zone
     elif values.dtype != pl.Date:

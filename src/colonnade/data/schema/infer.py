@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MANY_LEVELS = 100  # from here on a text that is different in most rows is taken for an identifier
 MOST_LEVELS = 1_000_000  # nothing is gained by remembering more of them
+MOST_MARKS = 3  # so many different texts among many numbers may say that a number is missing
 MOST_CODES = 20  # so many different whole numbers may be codes of something
 FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")  # of days, beside that of ISO 8601
 Kind = Literal["nothing", "boolean", "integer", "real", "text", "date", "other"]
@@ -92,10 +93,20 @@ class Look:
 
     def proposal(self) -> tuple[Column | None, str]:
         """The column this looks like, or none and why."""
+        if self.kind == "text" and (marks := self._marks_for_gaps()):
+            shown = " and ".join(map(repr, marks))
+            return None, f"holds numbers, and {shown}. If that says that a number is missing, leave these cells empty."
         try:
             return self.column(), ""
         except InvalidInput as error:
             return None, str(error).removeprefix(f"column {self.name!r} ")
+
+    def _marks_for_gaps(self) -> list[str]:
+        """The few texts of a column that holds many different numbers beside them."""
+        if not MOST_CODES < len(self.levels) <= MOST_LEVELS:
+            return []
+        others = sorted(text for text in self.levels if not _is_number(text))
+        return others if len(others) <= MOST_MARKS else []
 
     def _number(self, missing: Literal["refuse", "indicator"]) -> Column:
         if self.infinite:
@@ -127,6 +138,14 @@ def days_of(texts: Iterable[str], written: str) -> list[dt.date]:
         return [dt.datetime.strptime(text, written).date() for text in texts]
     except ValueError:
         return []
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.strip().replace(",", "."))
+    except ValueError:
+        return False
+    return True
 
 
 def look(frames: Iterable[Any]) -> list[Look]:

@@ -368,7 +368,8 @@ def column_from(item: dict[str, Any], version: int = VERSION) -> Column:
     values = dict(item)
     kind = values.pop("type", None)
     if not isinstance(kind, str) or kind not in KINDS:
-        raise InvalidInput(f"type is {kind!r}. Write one of {', '.join(KINDS)}.")
+        what = "absent" if kind is None else repr(kind)
+        raise InvalidInput(f"type is {what}. Write one of {', '.join(KINDS)}.")
     if version < SINCE.get(kind, 1):
         raise InvalidInput(
             f"type {kind!r} needs version = {SINCE[kind]} at the top of the file; there it is {version}."

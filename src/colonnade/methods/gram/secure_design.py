@@ -86,7 +86,7 @@ class GramSettings:
         for name in ("screen", "sketch_rows"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-                raise InvalidInput(f"{name} must be None or a whole number from 1 on, got {value!r}", name)
+                raise InvalidInput(f"{name} must be a whole number from 1 on, or left out; got {value!r}", name)
         idle = [name for name in ("screen", "sketch_rows") if getattr(self, name) is not None]
         idle += ["labels"] * (self.labels != "secure")
         if self.purpose == "inference" and (self.cross != "secure" or idle):
