@@ -21,6 +21,7 @@ from colonnade.runtime.wire import decode
 from reference import confident
 
 few = settings(deadline=None, max_examples=2)
+once = settings(deadline=None, max_examples=1)  # each runs several methods
 LOSSES = [*(co.LeastSquares(), co.Logistic(), co.SquaredHinge(), co.Huber(0.5)), co.Absolute(), co.Quantile(0.3)]
 FREE = 1e-9  # a ridge that moves no digit that is compared: its pull is 1e-9 of a coefficient of about 1
 
@@ -90,7 +91,7 @@ every_kind = pytest.mark.parametrize("beside", BESIDE, ids=lambda names: "+".joi
 
 
 @every_kind
-@few
+@once
 @given(seed=st.integers(0, 10_000))
 def test_every_exact_method_finds_the_coefficients_of_statsmodels(beside, seed):
     of = claims(seed)
@@ -132,7 +133,7 @@ def test_rates_with_exposure_as_weight_are_counts_with_its_logarithm_as_offset()
 @pytest.mark.thinned("slow")
 @pytest.mark.parametrize("kind", ["ridge", "lasso", "elastic net", "group lasso"])
 @pytest.mark.parametrize("intercept", [False, True])
-@few
+@once
 @given(seed=st.integers(0, 10_000), beside=st.sampled_from(BESIDE))
 def test_penalised_counts_are_within_the_gap_of_the_optimum_by_cvxpy(kind, intercept, seed, beside):
     of = claims(seed, rows=80)

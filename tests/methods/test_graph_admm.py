@@ -312,7 +312,10 @@ def test_a_start_at_the_answer_ends_at_once(loss, intercept, label):
     assert off(joined(warm), joined(cold)) <= 1e-6
 
 
-@pytest.mark.parametrize("penalty", ["ridge", "lasso", "elastic net", "group lasso"])
+@pytest.mark.parametrize(
+    "penalty",
+    ["lasso", *(pytest.param(one, marks=pytest.mark.slow) for one in ("ridge", "elastic net", "group lasso"))],
+)
 def test_a_start_at_a_neighbouring_problem_saves_rounds_and_changes_no_answer(penalty):
     X, y = table(27, 40, 10)
     near, wanted = (scaled(penalties(10, 5)[penalty], factor) for factor in (1.02, 1.0))

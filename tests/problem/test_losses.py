@@ -166,7 +166,7 @@ def test_the_smoothness_is_reached_so_no_smaller_constant_would_do(loss):
 
 
 @every_loss
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=6)
 @given(data=st.data())
 def test_the_prox_is_right_to_the_last_digits_for_steps_from_tiny_to_huge(loss, data):
     v, y = data.draw(rows(loss))

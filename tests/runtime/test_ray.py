@@ -164,6 +164,7 @@ def test_the_address_in_the_environment_is_a_cluster_that_must_answer(monkeypatc
         fitted(TWO, Ray())
 
 
+@pytest.mark.fault
 def test_a_ray_that_does_not_start_is_tried_again_and_leaves_no_process():
     """In a process of its own, since this one may have a Ray: no start is fast enough for a patience of no seconds."""
     done = subprocess.run(
