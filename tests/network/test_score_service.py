@@ -541,7 +541,7 @@ def test_a_line_that_goes_down_is_503_at_once(wired):
     assert time.monotonic() - began < score_service.PATIENCE
 
 
-@pytest.mark.parametrize("raw", [b"", b"csa1", b"csa1" + bytes(32), b"csa1" + bytes(49)])
+@pytest.mark.parametrize("raw", [b"", b"csa2", b"csa2" + bytes(112), b"csa2" + bytes(129)])
 def test_bytes_of_another_order_or_none_are_refused(wired, raw):
     with pytest.raises(co.WireError):
         wired.service.take("lab", raw)

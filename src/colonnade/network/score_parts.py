@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import secrets
 import struct
 import threading
 import time
@@ -35,6 +36,7 @@ from colonnade.kernels.arrays import Floats
 from colonnade.methods.masked_scores import MaskedScores, whole
 from colonnade.network.party_data import PartyData, Scoring, rows_path
 from colonnade.network.score_order import Approved, Order, today
+from colonnade.network.score_witness import NOWHERE, PLACES, Witness
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import SCORES
 from colonnade.privacy.keyring import Keyring
@@ -44,7 +46,7 @@ from colonnade.privacy.store import FileLog
 WINDOW = 1 << 16  # numbers whose answers are kept; those before them get nothing
 FAR = 1 << 40  # numbers that are skipped at a time at most: 2^64 last for ever
 DIGEST = 16
-_MAGIC, _REPLY = b"csq1", b"csa1"
+_MAGIC, _REPLY = b"csq2", b"csa2"
 _ITEM, _ANSWER = struct.Struct(f"<QH{DIGEST}s"), struct.Struct("<QBQ")
 _MASK = struct.Struct("<QH")
 _LARGEST = 1 << 63
@@ -82,16 +84,16 @@ class Part:
     value: int = 0
 
 
-def pack_asks(order: Order, asks: Sequence[Ask]) -> bytes:
-    return _MAGIC + order.digest + b"".join(_ITEM.pack(one.number, one.model, one.digest) for one in asks)
+def pack_asks(order: Order, asks: Sequence[Ask], places: bytes = NOWHERE) -> bytes:
+    return _MAGIC + order.digest + places + b"".join(_ITEM.pack(one.number, one.model, one.digest) for one in asks)
 
 
 def unpack_asks(order: Order, raw: bytes) -> list[Ask]:
     return [Ask(*fields) for fields in _fields(order, raw, _MAGIC, _ITEM)]
 
 
-def pack_parts(order: Order, parts: Sequence[Part]) -> bytes:
-    return _REPLY + order.digest + b"".join(_ANSWER.pack(one.number, one.why, one.value) for one in parts)
+def pack_parts(order: Order, parts: Sequence[Part], places: bytes = NOWHERE) -> bytes:
+    return _REPLY + order.digest + places + b"".join(_ANSWER.pack(one.number, one.why, one.value) for one in parts)
 
 
 def unpack_parts(order: Order, raw: bytes) -> list[Part]:
@@ -102,10 +104,15 @@ def unpack_parts(order: Order, raw: bytes) -> list[Part]:
 
 
 def _fields(order: Order, raw: bytes, magic: bytes, item: struct.Struct) -> list[tuple[Any, ...]]:
-    body = raw[36:]
-    if raw[:4] != magic or raw[4:36] != order.digest or len(body) % item.size:
+    body = raw[36 + PLACES :]
+    if raw[:4] != magic or raw[4:36] != order.digest or len(raw) < 36 + PLACES or len(body) % item.size:
         raise WireError("bytes that are no message of this order")
     return list(item.iter_unpack(body))
+
+
+def places_in(raw: bytes) -> bytes:
+    """What a message of an order says of ledgers (score_witness.py)."""
+    return raw[36 : 36 + PLACES]
 
 
 def only_process(approved: Approved) -> IO[str]:
@@ -127,11 +134,14 @@ class Quota:
         self._ledger = None if approved.name == approved.file.label[0] else approved.ledger
         self._size = max(1, approved.order.rows_a_day // 100)
         self._used: Counter[str] = Counter()  # by day, of all processes
-        self._blocks = self._read = self.floor = 0
+        self._blocks = self._read = self._last = self.floor = 0
+        self._lock = threading.Lock()
+        self.witness = Witness(approved, self._lock)
         self._look()
+        if self._last:
+            self.witness.stands_at(self._last)
         self._below = self._next = self.floor  # numbers below the first may be used; the second is the next to give
         self._day, self._left = "", 0
-        self._lock = threading.Lock()
 
     def take(self, rows: int, number: int | None = None) -> int | None:
         """Use up `rows` rows: the first of as many numbers, or None if the day has no more.
@@ -157,11 +167,14 @@ class Quota:
             if more < wanted or max(self._used, default="") > self._day:
                 return False  # the day is used up, or the clock went back to one that is over
             below = max(first + rows, self._below) + self._size
-            body = {"day": self._day, "rows": more, "below": below}
+            # The mark tells this block from one that an old copy of the store, put back, would write in its place.
+            body = {"day": self._day, "rows": more, "below": below, "mark": secrets.token_hex(8)}
             self._log.append(self._order.run, ADMIN, "quota", str(self._blocks), json.dumps(body).encode())
             if self._ledger is not None and more:
                 words = f"parts of scores, up to {more:,} of {self._day}"
                 self._ledger.record(self._order.run, self._blocks, 0, SCORES, words, self._blocks)
+            last = self._log.length()
+        self.witness.stands_at(last)
         self._left, self._below = self._left + more, below
         return True
 
@@ -172,7 +185,7 @@ class Quota:
             if row.run == self._order.run:
                 body = json.loads(row.body)
                 self._used[body["day"]] += body["rows"]
-                self.floor, self._blocks = max(self.floor, body["below"]), self._blocks + 1
+                self.floor, self._blocks, self._last = max(self.floor, body["below"]), self._blocks + 1, row.seq
         self._read = length
 
     def skip(self, floor: int) -> None:
@@ -347,13 +360,14 @@ class Answerer:
         self.counts: Counter[str] = Counter()
 
     def answer(self, raw: bytes) -> bytes:
-        """The parts of a message's rows."""
-        asks = unpack_asks(self.order, raw)
+        """The parts of a message's rows; LedgerDamaged where this party's store was put back."""
+        asks, holder = unpack_asks(self.order, raw), self._approved.file.label[0]
+        self.quota.witness.hear(holder, places_in(raw))
         parts = [self._one(ask) for ask in asks]
         self.counts.update(part.why.name.lower() for part in parts)
         lines = [(p.number, a.model, int(p.why), a.digest.hex()) for a, p in zip(asks, parts, strict=True)]
-        self.trail.note(self._approved.file.label[0], lines)
-        return pack_parts(self.order, parts)
+        self.trail.note(holder, lines)
+        return pack_parts(self.order, parts, self.quota.witness.places_for(holder))
 
     def _one(self, ask: Ask) -> Part:
         kept = self._kept.get(ask.number)

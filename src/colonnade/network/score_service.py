@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.data import row_order
-from colonnade.errors import ColonnadeError, InvalidInput
+from colonnade.errors import ColonnadeError, InvalidInput, LedgerDamaged
 from colonnade.methods.masked_scores import FRACTION, RING
 from colonnade.network.certs import Tls
 from colonnade.network.party_data import PartyData
@@ -42,6 +42,7 @@ from colonnade.network.score_parts import (
     Why,
     only_process,
     pack_asks,
+    places_in,
     row_digest,
     unpack_parts,
 )
@@ -108,6 +109,7 @@ class ScoreService:
         self.quota = Quota(approved, clock)
         self.trail = Trail(approved.store.folder, approved.order, approved.name)
         self._send, self._there = send, there
+        self._damaged: LedgerDamaged | None = None  # another party saw rows that are not in the store
         self._waiting: dict[int, Waiting] = {}  # by number
         self._replies: OrderedDict[tuple[str, str], tuple[bytes, Answered]] = OrderedDict()
         self._going: set[tuple[str, str]] = set()  # requests with an id that are being answered
@@ -245,6 +247,8 @@ class ScoreService:
 
     def _model(self) -> int:
         """By which model: the fit's own where all are there, else the fallback without those who are not."""
+        if self._damaged is not None:
+            raise Unanswered(503, "store", "the store here is an old copy; its operator finds more in the log")
         if self._clock() > self.order.until or self._approved.log.holds(self.order.run, "close"):
             raise Unanswered(410, "ended", f"the order ended on {self.order.until}, or was ended here")
         missing = set(self.others) - self._there()
@@ -328,13 +332,19 @@ class ScoreService:
                 together.append(more)
             for name in self.others:
                 asks = [ask for waiting in together for ask in waiting.asks.get(name, ())]
-                if asks and not self._send(name, pack_asks(self.order, asks)):
+                if asks and not self._send(name, pack_asks(self.order, asks, self.quota.witness.places_for(name))):
                     for waiting in together:
                         waiting.done.set()  # its line went down: nobody waits for what cannot come
 
     def take(self, party: str, raw: bytes) -> None:
-        """A message of a party: parts of requests that wait for them."""
-        for part in unpack_parts(self.order, raw):
+        """A message of a party: parts of requests that wait for them, unless it saw rows that this ledger lacks."""
+        parts = unpack_parts(self.order, raw)
+        try:
+            self.quota.witness.hear(party, places_in(raw))
+        except LedgerDamaged as error:
+            self._stop(error)
+            return
+        for part in parts:
             with self._lock:
                 one = self._waiting.get(part.number)
                 if one is None or party not in one.asks:
@@ -343,6 +353,15 @@ class ScoreService:
                 whole = len(one.parts) == one.due
             if whole:
                 one.done.set()
+
+    def _stop(self, error: LedgerDamaged) -> None:
+        """This store was put back from an old copy: nothing is answered any more."""
+        if self._damaged is None:
+            log.error("nothing is answered any more", extra={"why": str(error)})
+        with self._lock:
+            self._damaged, waiting = error, list(self._waiting.values())
+        for one in waiting:
+            one.done.set()
 
     # ------------------------------------------------------------------------ what it shows
 

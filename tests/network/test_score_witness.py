@@ -1,0 +1,126 @@
+"""Claims about old copies of stores under a standing order: who lacks what another saw of it answers nothing."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import colonnade as co
+from colonnade.errors import WireError
+from colonnade.network.score_parts import Ask, Why, pack_asks, places_in, row_digest, unpack_parts
+from colonnade.network.score_service import ScoreService
+from colonnade.network.score_witness import NOWHERE
+from standing_orders import HOLDER, Consortium, Wired
+
+ROLLED_BACK = r"lacks row \d+, which '\w+' saw before: it was rolled back"
+
+
+@pytest.fixture
+def made(tmp_path: Path):
+    one = Consortium.made(tmp_path, rows_a_day=100).approve_all()  # a block is one row
+    yield one
+    one.close()
+
+
+def used(made: Consortium, *keys: int) -> None:
+    """Rows are scored, and all processes stop. The label holder says with the second where it stands."""
+    with Wired(made) as wired:
+        assert [wired.ask(key=key)[0] for key in keys] == [200] * len(keys)
+
+
+def put_back(made: Consortium, *names: str) -> None:
+    for name in names:
+        shutil.rmtree(made.folder / name)
+        shutil.copytree(made.folder / f"{name} then", made.folder / name)
+
+
+def kept(made: Consortium) -> None:
+    made.close()
+    for name in made.file.members:
+        shutil.copytree(made.folder / name, made.folder / f"{name} then")
+
+
+def a_question(made: Consortium, service: ScoreService, name: str, number: int) -> bytes:
+    ask = Ask(number, 0, row_digest(service._pairs[name], b"i40"))
+    return pack_asks(made.order, [ask], service.quota.witness.places_for(name))
+
+
+def holder(made: Consortium) -> ScoreService:
+    service = ScoreService(made.approved(HOLDER), made.data(HOLDER), lambda *_: True, lambda: {"lab", "shop"})
+    made.open.callback(service.close)
+    return service
+
+
+def test_a_party_whose_store_is_an_old_copy_answers_nothing(made):
+    used(made, 30, 31)
+    kept(made)
+    used(made, 32, 33)
+    service = holder(made)
+    (part,) = unpack_parts(made.order, made.answerer("lab").answer(a_question(made, service, "lab", 1000)))
+    assert part.why is Why.OK  # the newest store is as good as before
+    made.close()
+    put_back(made, "lab")
+    service, party = holder(made), made.answerer("lab")
+    with pytest.raises(co.LedgerDamaged, match=ROLLED_BACK):
+        party.answer(a_question(made, service, "lab", 2000))
+    assert party.counts == {}
+    shop = made.answerer("shop")  # who was not put back goes on
+    (part,) = unpack_parts(made.order, shop.answer(a_question(made, service, "shop", 2000)))
+    assert part.why is Why.OK
+
+
+def test_a_label_holder_whose_store_is_an_old_copy_asks_no_more(made):
+    used(made, 30, 31)
+    kept(made)
+    used(made, 32, 33)
+    put_back(made, HOLDER)
+    with Wired(made) as wired:
+        assert wired.ask(key=34)[0] == 503  # the first answers say what the others saw
+        status, said = wired.ask(key=35)
+        assert (status, said["refused"]) == (503, "store")
+        assert not wired.service._is_ready()
+        assert wired.service.counts["scored"] == 0
+
+
+def test_a_copy_that_was_used_alone_for_a_while_is_noticed_all_the_same(made):
+    """Refused here, a row costs the label holder's quota and asks nobody: its ledger is longer than the lost one was."""
+    used(made, 30, 31)
+    kept(made)
+    used(made, 32, 33)
+    put_back(made, HOLDER)
+    with Wired(made) as wired:
+        assert {wired.ask(key=unknown)[0] for unknown in range(900, 910)} == {404}
+        assert wired.ask(key=34)[0] == 503
+        assert wired.ask(key=35)[1]["refused"] == "store"
+
+
+def test_copies_of_one_moment_are_noticed_by_whoever_was_not_put_back(made):
+    used(made, 30, 31)
+    kept(made)
+    used(made, 32, 33)
+    put_back(made, HOLDER, "lab")
+    with Wired(made) as wired:
+        wired.ask(key=34)  # shop saw the label holder since
+        assert wired.ask(key=35)[1]["refused"] == "store"
+
+
+def test_where_a_ledger_stands_is_kept_once_a_block(tmp_path):
+    made = Consortium.made(tmp_path, rows_a_day=10_000).approve_all()  # a block is a hundred rows
+    with Wired(made) as wired:
+        noted, log = [], wired.parties["lab"]._approved.log
+        note, log.note = log.note, lambda *given: noted.append(given) or note(*given)
+        for key in range(20, 40):
+            assert wired.ask(key=key)[0] == 200
+        assert len(noted) <= 1  # of the label holder's block; its own stands in the ledger
+        places = {places_in(answer) for name, _, answer in wired.messages if name == "lab"}
+        assert len(places) == 2  # before and after the label holder said where it stands
+
+
+def test_a_place_that_no_ledger_has_is_no_message(made):
+    party = made.answerer("lab")
+    for places in (b"\xff" * 40 + bytes(40), bytes(40) + b"\xff" * 40):
+        with pytest.raises(WireError, match="no ledger has"):
+            party.answer(pack_asks(made.order, [], places))
+    assert party.answer(pack_asks(made.order, [], NOWHERE))
