@@ -459,8 +459,17 @@ def test_a_row_that_rounding_leaves_a_hair_too_long_is_shortened_again_in_either
     assert sum(int(x) ** 2 for x in once) > norm2  # the case is one
     grid = Grid(np.arange(2), np.zeros(2), np.ones(2), -ends, ends, norm2, 1.0, np.ones(2, int))
     rows = IntegerRows(Block(sparse.csc_array(X), np.arange(2)), grid)
-    for found in (rows.rows(0, 6), rows.sparse_rows(0, 6).toarray()):
+    sums, count = within(X.astype(np.int64), norm2)  # as buckets of rows are shortened
+    assert count == 6
+    for found in (rows.rows(0, 6), rows.sparse_rows(0, 6).toarray(), sums):
         assert all(norm2 - 2**30 < sum(int(x) ** 2 for x in row) <= norm2 for row in found)
+
+
+def test_a_sum_of_rows_whose_square_would_wrap_round_is_cut():
+    """2⁶⁴ is 0 in 64 bits: the square of such an entry looks short."""
+    sums, count = within(np.array([[2**32, 0], [0, -(2**32)], [3, 4]]), 25)
+    assert sums.tolist() == [[5, 0], [0, -5], [3, 4]]
+    assert count == 2
 
 
 # ---------------------------------------------------------------------------------------- what a party lets itself be
@@ -596,6 +605,14 @@ def test_products_of_rows_that_are_all_at_their_bounds_do_not_wrap_round(rows, r
     (figures, matrix) = seen.matrices[0]
     y = np.full(rows, figures.label)
     assert np.array_equal(matrix, plain_gram(fed, Job(NUMBERS, fed.roster(), terms), figures, seen.frame, y))
+
+
+@pytest.mark.parametrize("rows", [200, 250])
+def test_class_sums_of_rows_that_are_all_at_their_bounds_do_not_wrap_round(rows, monkeypatch):
+    fed = split("two", (np.full((rows, 6), 2.0), np.ones(rows)))
+    terms = privacy(1e5, row_norm=9.0)
+    seen = silent_run(fed, co.PrivateGram(), terms, monkeypatch, intercept=True, loss=co.Logistic())
+    assert np.array_equal(seen.sums.positive, np.full(6, 2.0 * rows))
 
 
 def test_rows_that_are_shorter_than_a_step_are_refused_by_name_before_anything_is_spent(tmp_path):
