@@ -124,7 +124,7 @@ def trial(made: Organisations, kind: str, draw: random.Random) -> dict:
                 made.start(party, port)
             if strike_hub and not answer.exists():
                 time.sleep(draw.uniform(0.0, 1.5 * DEADLINE))
-                os.kill(process.pid, signal.SIGKILL)
+                process.kill()  # it may have ended meanwhile
                 process.join()
                 if not answer.exists():
                     process = SERVER.Process(target=hub, args=(made.without_processes(), kind, port), daemon=True)
@@ -195,7 +195,7 @@ def test_a_party_stopped_past_the_deadline_is_left_out_and_stays_out_when_it_com
         try:
             assert wait_until(lambda: has_rows(log, "lost") or answer.exists(), 30.0)
             if again and not answer.exists():
-                os.kill(process.pid, signal.SIGKILL)
+                process.kill()  # it may have ended meanwhile
                 process.join()
                 os.kill(pid, signal.SIGCONT)  # it is back, and must stay out
                 resumed.set()

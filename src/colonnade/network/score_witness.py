@@ -32,7 +32,7 @@ _MOST = 2**53  # rows of a ledger
 class Place(NamedTuple):
     """Where a ledger stands; at 0 rows, nowhere."""
 
-    count: int = 0
+    rows: int = 0
     head: bytes = bytes(32)
 
 
@@ -63,13 +63,13 @@ class Witness:
         if max(count, seen_count) >= _MOST:
             raise WireError("a place in a ledger that no ledger has")
         with self._lock:
-            if seen.count and seen != self._found:
-                if keyed_head(self._log, seen.count) != seen.head:
-                    self._ledger.check_head(seen.count, seen.head, peer)
+            if seen.rows and seen != self._found:
+                if keyed_head(self._log, seen.rows) != seen.head:
+                    self._ledger.check_head(seen.rows, seen.head, peer)
                 self._found = seen
             self._met.add(peer)
-            if came.count > self._seen.get(peer, Place()).count:
+            if came.rows > self._seen.get(peer, Place()).rows:
                 known = {**self._seen, peer: came}
-                plain = {name: [place.count, place.head.hex()] for name, place in known.items()}
+                plain = {name: [place.rows, place.head.hex()] for name, place in known.items()}
                 self._log.note(self._note, json.dumps(plain).encode())
                 self._seen = known
