@@ -454,6 +454,20 @@ def test_stability_against_released_shares_is_told_of_levels_alone(private):
     told = exact_sums(private).scorecard().stability(private.facts["frame"])
     assert told.psi is None
     assert told.columns == {"age": None, "region": pytest.approx(0.0, abs=1e-6)}
+    assert told.why == {"age": "its shares were not released"}
+
+
+def test_noise_of_released_shares_is_never_told_as_a_shift(private):
+    card, frame = exact_sums(private).scorecard(), private.facts["frame"]
+    (region,) = [column for column in card.columns if column.title == "region"]
+    for sd, hides in ((0.005, False), (0.1, True)):
+        off = [(line, line.share + side * sd) for line, side in zip(region.lines, (1, -1, 0, 0, 0), strict=False)]
+        lines = tuple(dataclasses.replace(line, share=max(share, 0.0), share_sd=sd) for line, share in off)
+        told = dataclasses.replace(card, columns=(dataclasses.replace(region, lines=lines),)).stability(frame)
+        assert told.columns["region"] == (None if hides else pytest.approx(0.0, abs=1e-6))
+        assert ("may hide a PSI" in str(told)) == hides
+    moved = frame.with_columns(region=pl.lit(region.lines[0].name))
+    assert "moved" in str(dataclasses.replace(card, columns=(region,)).stability(moved))
 
 
 def test_reasons_are_the_columns_that_lost_most(fit):
@@ -565,7 +579,12 @@ def test_a_name_that_two_parties_have_carries_its_party():
     fit = co.fit(fed, PROBLEM, co.DistributedFrankWolfe(rounds=40))
     card = fit.scorecard(bins={"bank:age": [30.0], "bureau:age": 2})
     assert np.abs(card.points(frames) - card.points_of_scores(fit.scores(frames))).max() <= card.rounding
-    assert {"bank:age", "bureau:age"} <= {column.key for column in card.columns}
+    both = {"bank:age", "bureau:age"}
+    assert both <= {column.key for column in card.columns}
+    found = card.performance(frames, frames["bank"]["default"].to_numpy())
+    assert both <= set(found.iv) == set(card.stability(frames, frames).columns) == {one.column for one in found.lines}
+    with pytest.raises(co.InvalidInput, match="the table has no column 'bank:age'"):
+        card.points(frames["bank"])
 
 
 @pytest.mark.parametrize(
@@ -576,6 +595,11 @@ def test_a_name_that_two_parties_have_carries_its_party():
         ({"bins": {"age": [50, 30]}}, "must rise and lie within its bounds, 18 and 90"),
         ({"bins": {"age": [10]}}, "must rise and lie within its bounds"),
         ({"bins": 0}, "at least one bin"),
+        ({"bins": 2.5}, "a whole number of bins, or inner edges"),
+        ({"bins": True}, "a whole number of bins, or inner edges"),
+        ({"bins": {"age": "12"}}, "a whole number of bins, or inner edges"),
+        ({"monotone": 1}, "say it by column"),
+        ({"points": "many"}, "give finite numbers"),
         ({"monotone": {"age": 2}}, "write 1, points never fall"),
         ({"odds": 0.0}, "the last two above 0"),
         ({"double": -20}, "the last two above 0"),

@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 
@@ -70,9 +72,9 @@ def ranges(effect: Effect, bounds: Sequence[float]) -> Floats:
 def bounds_of(effect: Effect, asked: int | Sequence[float] | None, tolerance: float) -> list[float]:
     """Where bins begin and end, the column's bounds first and last."""
     low, high = float(effect.knots[0]), float(effect.knots[-1])
-    if asked is not None and not isinstance(asked, int):
-        return [low, *_checked(effect, [float(edge) for edge in asked], low, high), high]
-    most = MOST if asked is None else asked
+    if asked is not None and (isinstance(asked, bool) or not isinstance(asked, Integral)):
+        return [low, *_checked(effect, _edges(effect, asked), low, high), high]
+    most = MOST if asked is None else int(asked)
     if most < 1:
         raise InvalidInput(f"bins={most} for {effect.title!r}: a number has at least one bin.")
     values = ranges(effect, [low, high])[0]
@@ -87,6 +89,17 @@ def bounds_of(effect: Effect, asked: int | Sequence[float] | None, tolerance: fl
     while len(found := _greedy(effect, [low, *inner, high], tolerance)) > most + 1:
         tolerance *= WIDER
     return found
+
+
+def _edges(effect: Effect, asked: Any) -> list[float]:
+    try:
+        if isinstance(asked, str):
+            raise TypeError
+        return [float(edge) for edge in asked]
+    except (TypeError, ValueError):
+        example = "bins={'age': [25, 35, 50]}"
+        what = f"bins={asked!r} for {effect.title!r}"
+        raise InvalidInput(f"{what}: give a whole number of bins, or inner edges as in {example}.") from None
 
 
 def _checked(effect: Effect, edges: list[float], low: float, high: float) -> list[float]:

@@ -6,7 +6,8 @@ KS        the largest distance between the shares of bads and of goods at and be
 Gini      2·AUC − 1
 Lift      the rate of bads in a tenth of rows over that of all
 PSI       Σ (a − e)·ln(a/e) over groups with the shares a of rows at hand and e of those they are compared with; half a
-          row is added to every group, so that an empty one has a logarithm
+          row is added to every group, so that an empty one has a logarithm. Against released shares only what lies
+          beyond CLEAR sds of their noise counts; where so much noise may hide a shift, nothing is told
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from colonnade.data.classes import count_strange, in_words, other_class, signs_o
 from colonnade.data.schema.cells import as_frame
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Integers
-from colonnade.views.card_figures import LineCount, Performance, Stability, Tenth
+from colonnade.runs.evidence import CLEAR
+from colonnade.views.card_figures import STABLE, LineCount, Performance, Stability, Tenth
+from colonnade.views.scorecard import RELEASED, CardColumn
 
 if TYPE_CHECKING:
     from colonnade.runs.scorecard import Scorecard
@@ -35,7 +38,9 @@ def rows_of(card: Scorecard, data: Any) -> list[dict[str, Any]]:
     if not isinstance(data, Mapping):
         frame = as_frame(data)
         keys = list(dict.fromkeys(key for _, key in sorted(wanted)))
-        return frame.select([key for key in keys if key in frame.columns]).to_dicts() if keys else [{}] * frame.height
+        if absent := [key for key in keys if key not in frame.columns]:
+            raise InvalidInput(f"the table has no column {absent[0]!r}. Give every column of the card by its name.")
+        return frame.select(keys).to_dicts() if keys else [{}] * frame.height
     whole = None
     for party in [name for name in data if any(name == owner for owner, _ in wanted)]:
         frame = as_frame(data[party])
@@ -163,11 +168,10 @@ def _by_line(card: Scorecard, places: Integers, bad: Any) -> tuple[tuple[LineCou
 def stability(card: Scorecard, data: Any, against: Any | None) -> Stability:
     here = card.places(data)
     if against is None:
-        known = {
-            column.title: _against_shares(here[:, k], [one.share for one in column.lines], column.basis)
-            for k, column in enumerate(card.columns)
-        }
-        return Stability(len(here), None, known, "the released shares")
+        known = {column.title: _against_shares(here[:, k], column) for k, column in enumerate(card.columns)}
+        why = {title: found for title, found in known.items() if isinstance(found, str)}
+        psi = {title: None if isinstance(found, str) else found for title, found in known.items()}
+        return Stability(len(here), None, psi, "the released shares", why=why)
     there = card.places(against)
     if not len(here) or not len(there):
         raise InvalidInput("stability needs rows on both sides.")
@@ -181,12 +185,21 @@ def stability(card: Scorecard, data: Any, against: Any | None) -> Stability:
     return Stability(len(here), _psi(_shares(groups[0]), _shares(groups[1])), columns, f"{len(there):,} other rows")
 
 
-def _against_shares(places: Integers, shares: list[float | None], basis: str) -> float | None:
-    if basis != "released counts" or any(share is None for share in shares):  # a model's error is no shift
-        return None
-    then = np.array([share or 0.0 for share in shares])
-    then = (then * places.size + 0.5) / (then.sum() * places.size + 0.5 * then.size)
-    return _psi(_shares(np.bincount(places, minlength=then.size)), then)
+def _against_shares(places: Integers, column: CardColumn) -> float | str:
+    """The PSI beyond the noise of released shares; or why there is none."""
+    shares, sds = ([getattr(line, name) for line in column.lines] for name in ("share", "share_sd"))
+    if column.basis != RELEASED or None in shares or None in sds:  # a model's error is no shift
+        return "its shares were not released"
+    counts, released = np.bincount(places, minlength=len(shares)), np.array(shares, np.float64)
+    reach = CLEAR * np.array(sds, np.float64)
+    reach[(released == 0.0) & (counts == 0)] = 0.0  # of nothing on either side no PSI is made
+    then = (released * places.size + 0.5) / (released.sum() * places.size + 0.5 * released.size)
+    now, least = _shares(counts), 0.5 / places.size
+    found = _psi(now, now + np.sign(then - now) * np.maximum(np.abs(then - now) - reach, 0.0))
+    hidden = (_psi(now, now + reach) + _psi(now, np.maximum(now - reach, least))) / 2.0
+    if hidden > STABLE > found:
+        return f"the noise of its released shares may hide a PSI of {hidden:.2f}; compare with other rows"
+    return found
 
 
 def _shares(counts: Integers) -> Floats:

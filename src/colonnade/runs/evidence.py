@@ -38,6 +38,7 @@ class LineEvidence:
     share: float | None = None  # of all rows
     woe: float | None = None
     sd: float | None = None  # of the WOE, by noise alone
+    share_sd: float | None = None  # by noise alone; None where the share is modelled
 
 
 @dataclass(frozen=True)
@@ -139,13 +140,14 @@ class Witness:
     def _line(self, count: Floats, sd: Floats, totals: tuple[float, float]) -> tuple[LineEvidence, float]:
         """One line by its counts of both classes, and its term of the IV."""
         share = min(max(float(count.sum()) / sum(totals), 0.0), 1.0)
+        share_sd = float(np.linalg.norm(sd)) / sum(totals)
         if min(totals) <= 0.0 or (count <= CLEAR * sd).any() or (count <= 0.0).any():
-            return LineEvidence(share), 0.0
+            return LineEvidence(share, share_sd=share_sd), 0.0
         of_class = count / np.array(totals)
         woe = math.log(of_class[0] / of_class[1]) * (1.0 if self.good > 0 else -1.0)
         added = float(np.sum((sd / np.array(totals)) ** 2)) / float(of_class.mean())
         term = abs(float(of_class[0] - of_class[1]) * woe) - added
-        return LineEvidence(share, woe, float(np.hypot(*(sd / count)))), term
+        return LineEvidence(share, woe, float(np.hypot(*(sd / count))), share_sd), term
 
     # ------------------------------------------------------------------------ numbers
 

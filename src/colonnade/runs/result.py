@@ -180,7 +180,7 @@ class Fit(FitFacts):
         """
         from colonnade.runs.scorecard import make_scorecard
 
-        return make_scorecard(self, float(points), float(odds), float(double), bins, monotone or {}, good)
+        return make_scorecard(self, points, odds, double, bins, monotone or {}, good)
 
     def pipeline(self) -> Any:
         """The whole model as a scikit-learn pipeline over a table with all parties' columns side by side."""

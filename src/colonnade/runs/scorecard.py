@@ -20,6 +20,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,7 +196,7 @@ def make_scorecard(
         tuple(map(float, link)),
         fit.run,
         str(fit.privacy),
-        _remarks(fit, link, effects),
+        _remarks(fit, link, [_key(one, twice) for one in effects if not one.coefficients.any()]),
         fit.classes,
         fit.on,
     )
@@ -206,8 +207,9 @@ def _check(fit: Fit, points: float, odds: float, double: float, good: int) -> Li
         raise InvalidInput("a scorecard is made of a linear model of two classes: fit with co.Logistic().")
     if fit.link is None and not isinstance(fit.problem.loss, Logistic):
         raise InvalidInput(f"scores of {type(fit.problem.loss).__name__} are no log-odds; fit with co.Logistic().")
-    if not (odds > 0.0 and double > 0.0 and all(map(math.isfinite, (points, odds, double)))):
-        asked = f"points={points:g}, odds={odds:g}, double={double:g}"
+    scale: tuple[Any, ...] = (points, odds, double)
+    if not all(isinstance(one, Real) and math.isfinite(one) for one in scale) or min(odds, double) <= 0.0:
+        asked = f"points={points}, odds={odds}, double={double}"
         raise InvalidInput(f"{asked}: give finite numbers, the last two above 0.")
     if good not in (-1, 1):
         raise InvalidInput(f"good={good!r}: say which label counts as good, -1 (0 in the data) or 1.")
@@ -230,7 +232,9 @@ def _effects(fit: Fit, party: str) -> list[Effect]:
     return effects_of(fit, party, schema)
 
 
-def _check_asked(effects: Sequence[Effect], twice: frozenset[str], bins: Bins, monotone: Mapping[str, int]) -> None:
+def _check_asked(effects: Sequence[Effect], twice: frozenset[str], bins: Bins, monotone: Any) -> None:
+    if not isinstance(monotone, Mapping):
+        raise InvalidInput(f"monotone={monotone!r}: say it by column, as in monotone={{'income': 1}}.")
     known = {_key(one, twice): one for one in effects}
     asked = [*(bins if isinstance(bins, Mapping) else ()), *monotone]
     for name in asked:
@@ -246,8 +250,8 @@ def _key(effect: Effect, twice: frozenset[str]) -> str:
     return f"{effect.party}:{effect.title}" if effect.title in twice else effect.title
 
 
-def _remarks(fit: Fit, link: Link, effects: Sequence[Effect]) -> tuple[str, ...]:
-    said, silent = [], [one.title for one in effects if not one.coefficients.any()]
+def _remarks(fit: Fit, link: Link, silent: Sequence[str]) -> tuple[str, ...]:
+    said = []
     if link.weight != 1.0:
         said.append(
             "probabilities of this fit bend away from the scale's odds; the scorer's `probability` gives the fit's own"
@@ -281,11 +285,11 @@ def _column(effect: Effect, draft: _Draft) -> tuple[CardColumn, float, tuple[flo
     above, below = points - (ends.T - least)
     off = np.maximum(np.abs(below), np.abs(above)) + SLACK
     lines = [
-        CardLine(name, int(p), float(o), line.share, line.woe, line.sd)
+        CardLine(name, int(p), float(o), line.share, line.woe, line.sd, line.share_sd)
         for name, p, o, line in zip(names, points, off, known.lines, strict=True)
     ]
     row_key = f"{effect.party}:{column.name}" if effect.title in draft.names else column.name
-    made = CardColumn(effect.party, row_key, effect.title, lines=tuple(lines), **facts)
+    made = CardColumn(effect.party, row_key, key, lines=tuple(lines), **facts)
     made = replace(made, iv=known.iv, basis=known.basis, why=known.why)
     return made, least, (float(below.min()), float(above.max()))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from colonnade.views.parts import Markup, cards, paragraph, table
@@ -75,24 +75,24 @@ class Stability:
 
     rows: int
     psi: float | None  # of points; None where only released shares are known
-    columns: Mapping[str, float | None]  # None: its shares were not released
+    columns: Mapping[str, float | None]  # None: `why` says why
     basis: str
     note: str = NOT_PRIVATE
+    why: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         whole = "" if self.psi is None else f"points: PSI {self.psi:.4f}, {_words(self.psi)}\n"
-        body = [f"{name}: {_shown(value)}" for name, value in self.columns.items()]
+        body = [f"{name}: {self._shown(name, value)}" for name, value in self.columns.items()]
         return "\n".join([f"{self.rows:,} rows against {self.basis}", whole + "\n".join(body), self.note])
 
     def _repr_html_(self) -> str:
         every = ({} if self.psi is None else {"points": self.psi}) | dict(self.columns)
-        rows = [(name, _shown(value)) for name, value in every.items()]
+        rows = [(name, self._shown(name, value)) for name, value in every.items()]
         told = table(f"Stability against {self.basis}", ("of", "PSI"), rows)
         return Markup(told + paragraph(self.note))
 
-
-def _shown(value: float | None) -> str:
-    return "its shares were not released" if value is None else f"PSI {value:.4f}, {_words(value)}"
+    def _shown(self, name: str, value: float | None) -> str:
+        return self.why[name] if value is None else f"PSI {value:.4f}, {_words(value)}"
 
 
 def _words(psi: float) -> str:

@@ -21,7 +21,7 @@ NOT_PRIVATE = (
     "Computed here, on the rows that were given, and not private: whoever publishes these figures releases something "
     "about those rows, which no budget counted."
 )
-MODELLED = "modelled"  # a basis of figures, as runs/evidence.py writes it
+MODELLED, RELEASED = "modelled", "released counts"  # bases of figures, as runs/evidence.py writes them
 ROUGH = "rough where columns go with each other"
 FROM = (
     "from the fitted effect and released moments, not from counts in bins, which nobody released. Where columns go "
@@ -41,6 +41,7 @@ class CardLine:
     share: float | None = None  # of all rows
     woe: float | None = None
     woe_sd: float | None = None  # by noise alone
+    share_sd: float | None = None  # by noise alone; None where the share is modelled
 
 
 @dataclass(frozen=True)
@@ -180,13 +181,18 @@ def as_html(card: CardFacts) -> Markup:
             share = "" if line.share is None else f"{line.share:.1%}"
             woe = "" if line.woe is None else f"{line.woe:+.2f}"
             drawn = bar(float(line.points), 0.0, (0.0, float(most)), colours[column.party])
-            name = f"{column.party}: {column.title}" if place == 0 else ""
+            name = _whose(column) if place == 0 else ""
             basis = column.basis if share else ""
             rows.append((name, line.name, basis, share, woe, f"{line.points:d}", drawn))
     wide = Markup('<span class="wide">beside each other</span>')
     heads = ("column", "line", "share and WOE from", "share", "WOE", "points", wide)
     shown = table("Points by column and line", heads, rows, numbers=3, bars=True)
     return Markup("".join(map(paragraph, about(card))) + shown + _information(card))
+
+
+def _whose(column: CardColumn) -> str:
+    """Its party and name; a name that several parties have carries the party already."""
+    return f"{column.party}: {column.title.removeprefix(f'{column.party}:')}"
 
 
 def by_information(card: CardFacts) -> list[CardColumn]:
@@ -198,7 +204,7 @@ def _information(card: CardFacts) -> Markup:
     """IV by column, the largest first, or why it is missing."""
     rows = [
         (
-            f"{column.party}: {column.title}",
+            _whose(column),
             "" if column.iv is None else f"{column.iv:.3f}",
             column.why if column.iv is None else f"{column.basis}, {ROUGH}" if is_modelled(column) else column.basis,
         )
