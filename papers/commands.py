@@ -107,10 +107,13 @@ def run_all(
     results: Results = Path("reproduced"),
     jobs: Jobs = None,
     seeds: Seeds = 1,
+    anew: Annotated[bool, typer.Option(help="Full runs that are on record, too.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Run every figure; see `python -m papers run`. A full run goes figure by figure, the cheapest first.
+
+    A figure whose full run, of these sizes and claims, is on record in papers/results is left out of a full run unless --anew says otherwise.
 
     Examples:
 
@@ -127,11 +130,10 @@ def run_all(
             return
         from papers.pieces import cheapest_first
 
-        for listed in cheapest_first(
-            wanted, Path("papers")
-        ):  # every figure a piece that is written before the next one begins
+        pieces = cheapest_first(wanted, Path("papers"), anew)
+        for listed in pieces:  # written before the next one begins
             _run([listed], full, results, jobs, seeds, quiet or as_json)
-        _reproduce(wanted, full, results, jobs, seeds, quiet, as_json)  # runs nothing: all of it is kept
+        _reproduce(pieces, full, results, jobs, seeds, quiet, as_json)  # runs nothing: all of it is kept
 
 
 @app.command()
@@ -189,16 +191,12 @@ def judge(
         from papers.page import write_pages
         from papers.plot import check_drawing
         from papers.registry import chosen, discover
-        from papers.runner import facts, judged_again
+        from papers.runner import judged_again
 
         check_drawing()
         found = [judged_again(listed, results) for listed in chosen(names, discover())]
         _, outcomes = write_pages([one for one in found if one is not None], results)
-        if quiet or as_json:
-            answer([facts(outcome) for outcome in outcomes], "", _astray(outcomes), quiet, as_json)
-        else:
-            for outcome in outcomes:
-                _tell(outcome)
+        _say(outcomes, quiet, as_json)
         _end(outcomes)
 
 
@@ -259,10 +257,7 @@ def draw(
                 changed.append(name)
                 if not check:
                     path.write_text(svg, encoding="utf-8")
-        text = f"{'stale' if check else 'drawn anew'}: {', '.join(changed) or 'nothing'}"
-        answer(changed, text, "\n".join(changed), quiet, as_json)
-        if check and changed:
-            raise typer.Exit(1)
+        _stale(changed, "drawn", check, quiet, as_json)
 
 
 @app.command()
@@ -282,10 +277,7 @@ def pages(
     """
     with explained():
         changed = _render(folder, write=not check)
-        text = f"{'stale' if check else 'rendered anew'}: {', '.join(changed) or 'nothing'}"
-        answer(changed, text, "\n".join(changed), quiet, as_json)
-        if check and changed:
-            raise typer.Exit(1)
+        _stale(changed, "rendered", check, quiet, as_json)
 
 
 @app.command()
@@ -341,6 +333,14 @@ def comparison(
         answer(found, pages.block(found), str(kept), quiet, as_json)
 
 
+def _stale(changed: list[str], how: str, check: bool, quiet: bool, as_json: bool) -> None:
+    """What differed from the record and was made anew, or where it is only checked ends with code 1."""
+    text = f"{'stale' if check else f'{how} anew'}: {', '.join(changed) or 'nothing'}"
+    answer(changed, text, "\n".join(changed), quiet, as_json)
+    if check and changed:
+        raise typer.Exit(1)
+
+
 def _render(folder: Path, write: bool = True) -> list[str]:
     """The names of the pages that are not what the record makes of them; they are written unless told not to."""
     from papers import coverage, findings, record
@@ -358,14 +358,9 @@ def _render(folder: Path, write: bool = True) -> list[str]:
 def _reproduce(
     wanted: Sequence[Listed], full: bool, results: Path, jobs: int | None, seeds: int, quiet: bool, as_json: bool
 ) -> None:
-    from papers.runner import facts
-
     outcomes = _run(wanted, full, results, jobs, seeds, quiet or as_json)
-    if quiet or as_json:
-        answer([facts(outcome) for outcome in outcomes], "", _astray(outcomes), quiet, as_json)
-    else:
-        for outcome in outcomes:
-            _tell(outcome)
+    _say(outcomes, quiet, as_json)
+    if not (quiet or as_json):
         typer.echo(f"{sum(outcome.seconds for outcome in outcomes):,.0f} s of CPU over {len(outcomes)} figures")
         typer.echo(f"plots: {results / 'index.html'}")
     _end(outcomes)
@@ -384,6 +379,17 @@ def _run(
     seen = Console(stderr=True).is_terminal and not silent
     outcomes = reproduce(wanted, results, quick=not full, jobs=jobs, progress=seen, seeds=seeds)
     return write_pages(outcomes, results)[1]
+
+
+def _say(outcomes: Sequence[Outcome], quiet: bool, as_json: bool) -> None:
+    """Every verdict, in words or as JSON; of a quiet run the figures that failed or differ."""
+    from papers.runner import facts
+
+    if quiet or as_json:
+        answer([facts(outcome) for outcome in outcomes], "", _astray(outcomes), quiet, as_json)
+        return
+    for outcome in outcomes:
+        _tell(outcome)
 
 
 def _astray(outcomes: Sequence[Outcome]) -> str:
@@ -413,8 +419,9 @@ def _tell(outcome: Outcome) -> None:
         console.print(Text(f"  {verdict}", style="" if one.as_stated else "bold red") + Text(f": {one.claim.says}"))
         console.print(Text(f"      {one.verdict.evidence} ({one.claim.confidence})"))
         if one.stable is False or one.claim.changed:
-            (said,) = [claim for claim in facts(outcome)["claims"] if claim["says"] == one.claim.says]
-            console.print(Text(f"      {seeds_told(said, outcome.chance)}"))
+            said = facts(outcome)
+            (claim,) = [claim for claim in said["claims"] if claim["says"] == one.claim.says]
+            console.print(Text(f"      {seeds_told(claim, said)}"))
         if one.claim.finding:
             console.print(Text(f"      {one.claim.finding}"))
     for failure in outcome.failures:

@@ -7,8 +7,8 @@ interrupted reproduction goes on where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -64,7 +64,11 @@ class Figure:
     claims: tuple[Claim, ...]
     privacy: str  # of what is drawn, printed on the plot: one or more of `stated`, or why there is none, such as EXACT
     data: tuple[str, ...] = ()  # data sets it reads, by name
-    less: str = ""  # what even a full run has less of than the paper, and why: it stands on the plot
+    less: str = ""  # what else a full run has less of than the paper, and why: it stands on the plot
+    printed: Mapping[str, int] = field(
+        default_factory=dict
+    )  # the paper's sizes by parameter, "seed" for its repeats: where a full run has less, the plot says so
+    shares: str = ""  # a name for figures of one `run` that have cases in common: these are run once
     fresh: bool = False  # its cases have no seed and yet chance has a part: noise of the system, or a clock
     listing: Callable[[pl.DataFrame], list[dict[str, str]]] | None = (
         None  # a small table that pages print beside the plot

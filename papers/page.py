@@ -82,7 +82,7 @@ def _write_plot(figure: Figure, outcome: Outcome, folder: Path) -> None:
         write_synced(folder / "again.parquet", rows.getvalue())
     plot = figure.draw(outcome.table)
     write_synced(folder / "plot.json", json.dumps(values(plot), ensure_ascii=False).encode())
-    drawn = to_svg(plot, foot(run_line(figure, outcome.quick), figure.privacy))
+    drawn = to_svg(plot, foot(run_line(outcome), figure.privacy))
     write_synced(folder / "figure.svg", drawn.encode())
 
 
@@ -91,14 +91,16 @@ def foot(run: str, privacy: str) -> str:
     return f"{run}\nPrivacy: {privacy}"
 
 
-def seeds_told(claim: Mapping[str, Any], chance: str) -> str:
+def seeds_told(claim: Mapping[str, Any], said: Mapping[str, Any]) -> str:
     """What other seeds say of a verdict, and whether the claim was changed after it was seen to run."""
+    size = "" if said["quick"] else ", of the quick size,"
+    seeds = " with other seeds" if said["chance"] == "seeds" else ""
     told = {
         None: "Not yet run with other seeds.",
-        True: "Other seeds give the same verdict." if chance == "seeds" else "A second run gives the same verdict.",
-        False: f"UNSTABLE: a second run gives the other verdict ({claim['again']}).",
+        True: f"A second run{seeds}{size} gives the same verdict.",
+        False: f"UNSTABLE: a second run{seeds}{size} gives the other verdict ({claim['again']}).",
     }[claim["stable"]]
-    if chance == "none":
+    if said["chance"] == "none":
         told = "No chance in it: a second run is the same."
     return f"{told} Changed: {claim['changed']}" if claim["changed"] else told
 
@@ -126,7 +128,7 @@ def _section(said: dict[str, Any], results: Path) -> str:
         parts.append(
             f'<div class="statement{warn}"><p><strong>{escape(verdict)}.</strong> {escape(claim["says"])}</p>'
             f'<p class="soft">{escape(claim["evidence"])} ({escape(claim["confidence"])})</p>{finding}'
-            f'<p class="soft">{escape(seeds_told(claim, said["chance"]))}</p></div>'
+            f'<p class="soft">{escape(seeds_told(claim, said))}</p></div>'
         )
     for failure in said["failures"]:
         parts.append(f"<p>Failed: <code>{escape(json.dumps(failure['case']))}</code> {escape(failure['reason'])}</p>")

@@ -11,8 +11,9 @@ from typing import Any
 
 from colonnade.errors import StoreError
 from papers.figure import Case, Figure
-from papers.record import Record, load
+from papers.record import Record, load, waiting
 from papers.registry import Listed
+from papers.runner import settings
 
 WORK = ("rounds", "count", "trials", "exchanges")  # the parameters that a case's work grows with
 
@@ -31,8 +32,15 @@ def work(case: Case) -> float:
     return next((float(case[name]) for name in WORK if name in case), 1.0)
 
 
-def cheapest_first(wanted: Sequence[Listed], pages: Path) -> list[Listed]:
-    """By the estimate; what nothing is known of comes last."""
+def on_record(figure: Figure, said: Mapping[str, Any] | None) -> bool:
+    """Whether a full run of the figure's present sizes and claims is on record."""
+    if said is None or said["quick"] or waiting([figure], {figure.name: dict(said)}):
+        return False
+    return bool(said["settings"] == settings(figure.cases(False)))
+
+
+def cheapest_first(wanted: Sequence[Listed], pages: Path, anew: bool = False) -> list[Listed]:
+    """What has no full run on record (with `anew`, all), by the estimate; what nothing is known of comes last."""
     try:
         record: Record = load(pages)
     except StoreError:
@@ -42,4 +50,5 @@ def cheapest_first(wanted: Sequence[Listed], pages: Path) -> list[Listed]:
         found = hours(listed.figure, record.get(listed.figure.name))
         return float("inf") if found is None else found
 
-    return sorted(wanted, key=price)
+    left = [one for one in wanted if anew or not on_record(one.figure, record.get(one.figure.name))]
+    return sorted(left, key=price)

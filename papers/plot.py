@@ -36,6 +36,7 @@ LETTER, NAME, NAMED = (
     0.066,
     24,
 )  # inches: a letter of a bar's name and of a curve's; letters in a line of the latter
+NOTED = 0.25  # of the width: how far a level's note reaches
 GREY = "#6E6E6E"
 HATCHES = ("", "////", "....", "xxxx")
 LOOK: dict[Any, Any] = {
@@ -232,6 +233,7 @@ def _draw_panels(canvas: Canvas, plot: Plot, width: float, height: float, above:
             axes.tick_params(labelleft=False)
         drawn.append((axes, panel))
     for axes, panel in drawn:
+        _draw_notes(axes, panel)
         _draw_names(axes, panel, wide, tall)
 
 
@@ -249,23 +251,29 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
             line.x, line.y, color=line.colour, linestyle=_dash(line.dash) if line.joined else "none",
             drawstyle="steps-mid" if line.steps else "default", marker="o" if line.marks else "none", gid=f"curve{place}",
         )  # fmt: skip
-    for value, note in panel.levels:
+    for value, _ in panel.levels:
         axes.axhline(value, color=GREY, linestyle=(0, (1, 1.8)), linewidth=1.2)
-        if note:
-            at_left = axes.get_yaxis_transform()
-            axes.text(
-                0.01,
-                value,
-                note,
-                transform=at_left,
-                ha="left",
-                va="bottom",
-                fontsize=8,
-                color=GREY,
-                parse_math=False,
-                bbox={"facecolor": "white", "alpha": 0.7, "pad": 0.4, "linewidth": 0},
-            )
     _draw_bars(axes, panel)
+
+
+def _draw_notes(axes: Axes, panel: Panel) -> None:
+    """Above each level, at the side where curves are farther from it."""
+    axes.autoscale_view()
+    inside = axes.transData + axes.transAxes.inverted()
+    shown = [(x, y) for line in panel.lines for x, y in zip(line.x, line.y, strict=True) if _shown(x, y, panel.log)]
+    points = inside.transform(shown) if shown else []
+    for value, note in panel.levels:
+        at = float(inside.transform((axes.get_xlim()[0], value))[1])
+        room = [
+            min((abs(y - at - 0.03) for x, y in points if low <= x <= low + NOTED), default=1.0)
+            for low in (0.0, 1.0 - NOTED)
+        ]
+        right = room[1] > room[0]
+        axes.text(
+            0.99 if right else 0.01, value, note, transform=axes.get_yaxis_transform(), ha="right" if right else "left",
+            va="bottom", fontsize=8, color=GREY, parse_math=False,
+            bbox={"facecolor": "white", "alpha": 0.7, "pad": 0.4, "linewidth": 0},
+        )  # fmt: skip
 
 
 def _draw_names(axes: Axes, panel: Panel, wide: float, tall: float) -> None:
@@ -292,10 +300,13 @@ def _draw_names(axes: Axes, panel: Panel, wide: float, tall: float) -> None:
 def _end(line: Line, log: str) -> tuple[float, float] | None:
     """The last point that can be shown."""
     for x, y in zip(reversed(line.x), reversed(line.y), strict=True):
-        shown = math.isfinite(x) and math.isfinite(y) and (x > 0 or "x" not in log) and (y > 0 or "y" not in log)
-        if shown:
+        if _shown(x, y, log):
             return x, y
     return None
+
+
+def _shown(x: float, y: float, log: str) -> bool:
+    return math.isfinite(x) and math.isfinite(y) and (x > 0 or "x" not in log) and (y > 0 or "y" not in log)
 
 
 def _room(panels: Sequence[Panel]) -> float:

@@ -145,11 +145,12 @@ def listed(record: Record) -> str:
         figures = [said["claims"] for said in record.values() if said["paper"] == paper]
         held = [claim["held"] for claims in figures for claim in claims]
         parts.append(f"- {paper}: {sum(held)} of {len(held)} claims, {len(figures)} figures")
-    quick = [said["cpu_seconds"] for said in record.values() if said["quick"]]
-    total = f"All {len(quick)} quick figures together took {sum(quick):,.0f} s of CPU, {sum(quick) / 120:.0f} minutes on two cores."
+    quick = [said["cpu_seconds"] if said["quick"] else said["again_seconds"] for said in record.values()]
+    short = [seconds for seconds in quick if seconds > 0]
+    total = f"Quick runs of {len(short)} figures together took {sum(short):,.0f} s of CPU, {sum(short) / 120:.0f} minutes on two cores."
     full = [link(name) for name, said in record.items() if not said["quick"]]
     differs = [link(name) for name, said in record.items() if said["status"] != JUDGED[0]]
-    modes = f"Run in full: {', '.join(full)}." if full else "All were run in quick mode."
+    modes = f"Run in full, {len(full)} of {len(record)}: {', '.join(full)}." if full else "All were run in quick mode."
     swings = [
         f"{link(name)} (“{c['says']}”)" for name, said in record.items() for c in said["claims"] if c["stable"] is False
     ]
@@ -189,7 +190,7 @@ def _shown(name: str, said: Mapping[str, Any]) -> str:
     for claim in said["claims"]:
         finding = f" {claim['finding']}" if claim["finding"] else ""
         verdict = WORDS[claim["held"], claim["expected"]]
-        told = f"{claim['evidence']} ({claim['confidence']}).{finding} {seeds_told(claim, said['chance'])}"
+        told = f"{claim['evidence']} ({claim['confidence']}).{finding} {seeds_told(claim, said)}"
         claims.append(f"* *{verdict}*: {claim['says']}. Measured: {told}")
     return "\n\n".join([*lines, "\n".join(claims), f"<small>{said['run']} {about}</small>"])
 

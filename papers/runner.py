@@ -7,8 +7,9 @@ Kept     <results>/<figure>/<case>.parquet, written in one piece by the worker t
 Resumed  a case whose file is there and of this version is not run again: after Ctrl-C or kill -9 the same command goes on.
 Version  of the code that a case's rows come from (sources.py): all of the package, and of this folder what the case reaches. Data are
          not part of it: after exchanging data, delete the figure's folder.
-Again    with seeds=2 every figure that chance has a part in is run once more with other seeds: a verdict that is then another one is
-         marked as unstable. Where cases have no seed (`fresh`), the same cases are run once more.
+Shared   figures with the same `shares` keep their cases in one folder of that name: what one has run, the others take.
+Again    with seeds=2 every figure that chance has a part in is run once more with other seeds, a full one at the size of a quick one: a verdict
+         that is then another one is marked as unstable. Where cases have no seed (`fresh`), the same cases are run once more.
 Failures a case that raises, or whose process dies, is reported with its parameters; the others go on, and the figure is not judged.
 """
 
@@ -99,6 +100,7 @@ class Outcome:
     again_table: pl.DataFrame | None = None  # rows of a second run with other seeds
     again_seconds: float = 0.0  # of CPU, of the second run with other seeds
     chance: str = "none"  # what differs from run to run: seeds, fresh (noise of the system, a clock) or none
+    printed_seconds: float = 0.0  # of CPU, what the sizes that the paper prints would take
 
     @property
     def status(self) -> str:
@@ -128,7 +130,7 @@ def reproduce(
     if seeds == 1:
         return first
     drawn = [listed for listed, one in zip(wanted, first, strict=True) if one.chance != "none"]
-    second = _judged(drawn, results, quick, jobs, progress, turn=1)
+    second = _judged(drawn, results, True, jobs, progress, turn=1)
     others = {one.figure.name: one for one in second}
     return [_compared(one, others.get(one.figure.name)) for one in first]
 
@@ -148,7 +150,10 @@ def _judged(
     wanted: Sequence[Listed], results: Path, quick: bool, jobs: int | None, progress: bool, turn: int
 ) -> list[Outcome]:
     plans = {listed.figure.name: [] if listed.missing else plan(listed, results, quick, turn) for listed in wanted}
-    waiting = [job for jobs_of in plans.values() for job in jobs_of if kept(job) is None]
+    each = {
+        job.target: job for jobs_of in plans.values() for job in jobs_of
+    }  # once, though several figures may share it
+    waiting = [job for job in each.values() if kept(job) is None]
     failures: dict[Path, str] = {}
     with progress_bar(progress and bool(waiting), "cases", len(waiting)) as show:
         for done, (job, reason) in enumerate(run_all(waiting, jobs or os.cpu_count() or 1), 1):
@@ -161,7 +166,8 @@ def _judged(
 def plan(listed: Listed, results: Path, quick: bool, turn: int = 0) -> list[Job]:
     """The cases of a figure, with the file that each one's rows belong in; turn 1 has other seeds."""
     cases = [_turned(case, turn) for case in listed.figure.cases(quick)]
-    folder, code = results / listed.figure.name, version(listed.module, listed.figure.run)
+    folder = results / (listed.figure.shares or listed.figure.name)
+    code = version(listed.module, listed.figure.run)
     if turn and chance(listed.figure) == "fresh":
         folder = folder / "again"  # the same cases once more
     jobs = [Job(listed.module, listed.figure.name, case, folder / f"{case_key(case)}.parquet", code) for case in cases]
@@ -320,15 +326,15 @@ def _serve(wire: Connection, environment: dict[str, str]) -> None:
 def _outcome(listed: Listed, jobs: list[Job], failures: dict[Path, str], quick: bool) -> Outcome:
     import polars as pl
 
-    figure, frames, seconds, failed = listed.figure, [], 0.0, []
-    for job in jobs:
+    figure, frames, seconds, failed = listed.figure, [], [0.0] * len(jobs), []
+    for place, job in enumerate(jobs):
         found = kept(job)
         if found is None:
             reason = failures.get(job.target, "its rows could not be read back")
             failed.append(Failure(job.case, reason))
         else:
             frames.append(found[0])
-            seconds += found[1]
+            seconds[place] = found[1]
     table = pl.concat(frames, how="diagonal_relaxed") if frames and not failed else None
     judged: list[Judged] = []
     for claim in figure.claims if table is not None else ():
@@ -338,8 +344,10 @@ def _outcome(listed: Listed, jobs: list[Job], failures: dict[Path, str], quick: 
         except Exception as error:  # a check that cannot read the rows is a fault of the figure, not a verdict
             failed.append(Failure({}, f"the check of {claim.says!r} raised {type(error).__name__}: {error}"))
     code, told = jobs[0].version if jobs else "", settings([job.case for job in jobs])
-    common = (figure, code, quick, len(jobs), seconds, table, tuple(judged), tuple(failed), listed.missing)
-    return Outcome(*common, settings=told, chance=chance(figure))
+    common = (figure, code, quick, len(jobs), sum(seconds), table, tuple(judged), tuple(failed), listed.missing)
+    larger = printed_sizes(figure, [job.case for job in jobs])
+    whole = sum(one * times for one, times in zip(seconds, larger, strict=True))
+    return Outcome(*common, settings=told, chance=chance(figure), printed_seconds=whole)
 
 
 def judged_again(listed: Listed, results: Path) -> Outcome | None:
@@ -371,6 +379,7 @@ def judged_again(listed: Listed, results: Path) -> Outcome | None:
         again_table=second,
         again_seconds=said["again_seconds"],
         chance=said["chance"],
+        printed_seconds=3600 * said["printed_hours"],
     )
 
 
@@ -391,10 +400,11 @@ def facts(outcome: Outcome) -> dict[str, Any]:
         "cpu_seconds": round(outcome.seconds, 2),
         "again_seconds": round(outcome.again_seconds, 2),
         "hours": round((outcome.seconds + outcome.again_seconds) / 3600, 4),
+        "printed_hours": round(outcome.printed_seconds / 3600, 4),
         "settings": outcome.settings,
         "chance": outcome.chance,
         "less": figure.less,
-        "run": run_line(figure, outcome.quick),
+        "run": run_line(outcome),
         "claims": [
             {
                 "says": one.claim.says,
@@ -415,18 +425,59 @@ def facts(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def run_line(figure: Figure, quick: bool) -> str:
+def run_line(outcome: Outcome) -> str:
     """What stands on a plot about the size of its run: what is smaller than in the paper, and why."""
-    if not quick:
-        return f"Full run. {figure.less}".strip()
-    cut, whole = settings(figure.cases(True)), settings(figure.cases(False))
-    smaller = [f"{name} {cut[name]} instead of {whole[name]}" for name in cut if cut[name] != whole.get(name)]
-    told = (
-        f"Quick run, cut to fit in minutes: {'; '.join(smaller)}."
-        if smaller
-        else "Quick run, the same as the full one."
-    )
+    figure = outcome.figure
+    if outcome.quick:
+        cut, whole = settings(figure.cases(True)), settings(figure.cases(False))
+        smaller = [f"{name} {cut[name]} instead of {whole[name]}" for name in cut if cut[name] != whole.get(name)]
+        told = f"Quick run, cut to fit in minutes: {'; '.join(smaller)}." if smaller else "Quick run, as the full one."
+    else:
+        smaller = _smaller_than_printed(figure)
+        price = f"all of it would take {outcome.printed_seconds / 3600:.2g} CPU hours, this took {outcome.seconds / 3600:.2g}"
+        told = (
+            f"Full run; less than the paper has, to save time: {'; '.join(smaller)} ({price})."
+            if smaller
+            else "Full run."
+        )
     return f"{told} {figure.less}".strip()
+
+
+def repeats(cases: Sequence[Case]) -> dict[str, int]:
+    """How many seeds each method has; "" where a case names no method."""
+    seeds: dict[str, set[Any]] = {}
+    for case in cases:
+        seeds.setdefault(str(case.get("method", "")), set()).add(case.get("seed"))
+    return {method: len(own) for method, own in seeds.items()}
+
+
+def _smaller_than_printed(figure: Figure) -> list[str]:
+    """Each of the paper's sizes that a full run does not have, beside what it has."""
+    cases, found = figure.cases(False), []
+    for name, wanted in figure.printed.items():
+        if name == "seed":
+            counts = repeats(cases)
+            for count in sorted({own for own in counts.values() if own < wanted}):
+                whose = [method for method, own in counts.items() if own == count]
+                of = "" if len(whose) == len(counts) else f" of {', '.join(whose)}"
+                found.append(f"{count} repeats{of} instead of {wanted:,}")
+        elif (most := max(float(case[name]) for case in cases if name in case)) < wanted:
+            found.append(f"{name} {most:,g} instead of {wanted:,}")
+    return found
+
+
+def printed_sizes(figure: Figure, cases: Sequence[Case]) -> list[float]:
+    """By how much more work the paper's sizes are for each case."""
+    counts = repeats(cases)
+
+    def times(case: Case) -> float:
+        larger = 1.0
+        for name, wanted in figure.printed.items():
+            have = counts[str(case.get("method", ""))] if name == "seed" else float(case.get(name, wanted))
+            larger *= max(1.0, wanted / have)
+        return larger
+
+    return [times(case) for case in cases]
 
 
 def _plain(case: Case) -> Case:

@@ -13,6 +13,8 @@ from papers.figures.gratton_4_common import (
     COLUMNS,
     GRAPH,
     PAPER,
+    PRINTED,
+    REPEATS,
     SETTING,
     SIGNS,
     STEPS,
@@ -38,7 +40,7 @@ BAR = 1e-2  # of the normalised error: all methods start above 1
 
 
 def cases(quick: bool) -> list[Case]:
-    repeats, rounds = (2, 100) if quick else (100, 200)
+    repeats, rounds = (2, 100) if quick else (REPEATS, 200)
     return [{"method": m, "seed": s, "rounds": rounds} for m in VALUES for s in range(repeats)]
 
 
@@ -47,14 +49,14 @@ def run(method: str, seed: int, rounds: int) -> list[Row]:
     whole = RowProblem(own.A.reshape(1, -1, COLUMNS), own.b.reshape(1, -1), l1=own.l1)
     settings = {"step": 1.0 / whole.curvature, "smoothing": 1.0}
     if method == ZOA:
-        points = zeroth(own, DRAWS).rounds(own.values, GRAPH, COLUMNS, rng)
+        points = zeroth(own, DRAWS).rounds(own.differences, GRAPH, COLUMNS, rng)
         errors = [error(x, own.answer) for x in islice(points, rounds)]
     elif method == OURS:
         errors = run_ours(own, GRAPH, rounds, seed, steps=OURS_STEPS, draws=OURS_DRAWS)
     else:
         smooth = RowProblem(whole.A, whole.b)
         alone = (
-            optimal_rate(whole.values, COLUMNS, draws=DRAWS, rng=rng, **settings)
+            optimal_rate(whole.differences, COLUMNS, draws=DRAWS, rng=rng, **settings)
             if method == OPTIMAL
             else online_admm(smooth.values, COLUMNS, l1=own.l1, penalty=10.0, draws=DRAWS, rng=rng, **settings)
         )
@@ -131,7 +133,7 @@ FIGURE = Figure(
     name="gratton-4.1",
     paper=PAPER,
     title="D-ZOA beside OR-ZO and ZOO-ADMM, lasso",
-    setting=f"{SETTING} J = 30 for all; OR-ZO and ZOO-ADMM take steps of 1/(curvature sqrt k); 100 repeats.",
+    setting=f"{SETTING} J = 30 for all; OR-ZO and ZOO-ADMM take steps of 1/(curvature sqrt k); {PRINTED} repeats.",
     cases=cases,
     run=run,
     draw=draw,
@@ -145,4 +147,5 @@ FIGURE = Figure(
         _fewer("iterations"),
     ),
     privacy="none asked for: exact values, seeded directions",
+    printed={"seed": PRINTED, "rounds": 200},
 )

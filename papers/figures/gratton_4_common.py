@@ -47,7 +47,8 @@ PAPER = "Gratton 2021"
 GRAPH = Topology.from_edges([(0, 1), (0, 3), (1, 2), (2, 3), (3, 4)])
 AGENTS, ROWS, COLUMNS, PENALTY, STEPS = 5, 20, 10, 4.0, 100
 ZOA, ASSUMED, ADMM, SUBGRADIENT = "D-ZOA", "exact ADMM with the noise of theorem 4.1", "DP-ADMM", "DPSGD"
-PRIMAL, DUAL = "PVP", "DVP"
+PRIMAL, DUAL, ATTACK = "PVP", "DVP", "attack on one update of D-ZOA"
+REPEATS, PRINTED = 20, 100  # of a full run, which a sign test at 19 of 20 needs, and of the thesis
 LASSO_RIVALS, RIDGE_RIVALS = (ADMM, SUBGRADIENT), (ADMM, SUBGRADIENT, PRIMAL, DUAL)
 SETTING = (
     "5 agents with links 1-2, 1-4, 2-3, 3-4, 4-5; 20 rows each, 10 columns, normal entries; columns divided by their largest "
@@ -98,7 +99,7 @@ def estimates(own: RowProblem, method: str, epsilon: float, delta: float, seed: 
     match method:
         case "D-ZOA":
             draws = intrinsic(own).draws(epsilon, delta)
-            return zeroth(own, draws).rounds(own.values, GRAPH, COLUMNS, rng)
+            return zeroth(own, draws).rounds(own.differences, GRAPH, COLUMNS, rng)
         case "PVP" | "exact ADMM with the noise of theorem 4.1":
             return PrimalPerturbation(asked, PENALTY).rounds(own.near, GRAPH, COLUMNS, rng)
         case "DVP":
@@ -124,7 +125,14 @@ def curve(errors: Sequence[float], sent_a_round: float, **labels: int | float | 
 
 
 def run_private(method: str, penalty: str, epsilon: float, delta: float, seed: int, rounds: int) -> list[Row]:
-    """One method on one problem."""
+    """One method on one problem, or an attack on the published calibration, of so many trials."""
+    if method == ATTACK:
+        from colonnade.audit.run import audit
+        from papers.attacks import TARGETS
+
+        found = audit(TARGETS["published-zeroth-order"], epsilon=epsilon, delta=delta, trials=rounds, seed=seed)
+        terms: Row = {"method": method, "epsilon": epsilon, "delta": delta, "seed": seed, "draws": 0}
+        return [{**terms, "round": 1, "error": math.nan, "values_sent": 0.0, "attacked_epsilon": found.lower_bound}]
     own = problem(seed, penalty)
     errors = [error(x, own.answer) for x in islice(estimates(own, method, epsilon, delta, seed, rounds), rounds)]
     draws = intrinsic(own).draws(epsilon, delta) if method == ZOA else 0

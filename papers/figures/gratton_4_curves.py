@@ -10,6 +10,8 @@ from papers.figures.gratton_4_common import (
     ASSUMED,
     LASSO_RIVALS,
     PAPER,
+    PRINTED,
+    REPEATS,
     RIDGE_RIVALS,
     SETTING,
     ZOA,
@@ -43,7 +45,7 @@ def private_curves(number: str, penalty: str, epsilons: Sequence[float], delta: 
     shown = f"epsilon {' and '.join(f'{e:g}' for e in epsilons)} a round, delta {delta:g}"
 
     def cases(quick: bool) -> list[Case]:
-        repeats, rounds = (2, 80) if quick else (100, 200)
+        repeats, rounds = (2, 80) if quick else (REPEATS, 200)
         return private_cases((ZOA, *rivals, ASSUMED), penalty, epsilons, [delta], repeats=repeats, rounds=rounds)
 
     def draw(table: pl.DataFrame) -> Plot:
@@ -59,12 +61,14 @@ def private_curves(number: str, penalty: str, epsilons: Sequence[float], delta: 
         name=f"gratton-{number}",
         paper=PAPER,
         title=f"Private methods with split rows, {'lasso' if penalty == 'l1' else 'ridge'}, {shown}",
-        setting=f"{SETTING} {said} 100 repeats of 200 rounds.",
+        setting=f"{SETTING} {said} {PRINTED} repeats of 200 rounds.",
         cases=cases,
         run=run_private,
         draw=draw,
         claims=(all_converge(moving), *compared, nearest_of_all(rivals), *one_direction, ahead, as_noisy_as_assumed()),
         privacy=privacy,
+        printed={"seed": PRINTED, "rounds": 200},
+        shares="gratton-4",
     )
 
 

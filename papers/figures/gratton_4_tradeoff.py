@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from papers.figure import Case, Claim, Figure, Row, Verdict
+from papers.figure import Case, Claim, Figure, Verdict
 from papers.figures.gratton_4_common import (
     ASSUMED,
+    ATTACK,
     LASSO_RIVALS,
     PAPER,
+    PRINTED,
+    REPEATS,
     RIDGE_RIVALS,
     SETTING,
     ZOA,
@@ -28,23 +30,7 @@ from papers.plot import Plot
 if TYPE_CHECKING:
     import polars as pl
 
-ATTACK, CLAIMED, CLAIMED_DELTA = "attack on one update of D-ZOA", 0.5, 1e-3
-
-
-def run(method: str, penalty: str, epsilon: float, delta: float, seed: int, rounds: int) -> list[Row]:
-    """The end of one run, or an attack on the published calibration."""
-    if method == ATTACK:
-        from colonnade.audit.run import audit
-        from papers.attacks import TARGETS
-
-        target = TARGETS["published-zeroth-order"]
-        verdict = audit(target, epsilon=epsilon, delta=delta, trials=rounds, seed=seed)
-        found = verdict.lower_bound
-        terms: Row = {"method": method, "epsilon": epsilon, "delta": delta, "seed": seed, "draws": 0}
-        return [{**terms, "round": 1, "error": math.nan, "values_sent": 0.0, "attacked_epsilon": found}]
-    rows = run_private(method, penalty, epsilon, delta, seed, rounds)
-    late = [row for row in rows if isinstance(row["round"], int) and row["round"] > 0.9 * rounds]
-    return [{**row, "attacked_epsilon": 0.0} for row in late]
+CLAIMED, CLAIMED_DELTA = 0.5, 1e-3
 
 
 def refuted() -> Claim:
@@ -80,7 +66,7 @@ def tradeoff(
 
     def cases(quick: bool) -> list[Case]:
         along = {"epsilon": epsilons, "delta": deltas} | ({against: few} if quick else {})
-        repeats, rounds = (1, 60) if quick else (100, 200)
+        repeats, rounds = (1, 60) if quick else (REPEATS, 200)
         listed = private_cases(
             (ZOA, *rivals, ASSUMED), penalty, along["epsilon"], along["delta"], repeats=repeats, rounds=rounds
         )
@@ -111,12 +97,14 @@ def tradeoff(
         name=f"gratton-{number}",
         paper=PAPER,
         title=f"Error against {against}, {'lasso' if penalty == 'l1' else 'ridge'}",
-        setting=f"{SETTING} epsilon is that of one round: as the total of equation 4.16, 0.15 would need less than one direction. 100 repeats of 200 rounds.",
+        setting=f"{SETTING} epsilon is that of one round: as the total of equation 4.16, 0.15 would need less than one direction. {PRINTED} repeats of 200 rounds.",
         cases=cases,
-        run=run,
+        run=run_private,
         draw=draw,
         claims=(*claims, refuted()) if attacked else claims,
         privacy=privacy,
+        printed={"seed": PRINTED, "rounds": 200},
+        shares="gratton-4",
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from papers.figure import Case, Claim, Figure, Verdict
 from papers.figures.gratton_curves import NO_PRIVACY, curves, faster, reaches, rising
-from papers.figures.gratton_graph import cases, run
+from papers.figures.gratton_graph import PRINTED, SHARES, cases, run
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,7 +18,7 @@ BASE: Case = {"problem": "elastic net"}
 
 
 def listed(rounds: int, repeats: int, curve_list: Sequence[Case], quick: bool) -> list[Case]:
-    return cases({**BASE, "rounds": rounds}, curve_list, *((repeats, 1) if quick else (100, 100)))
+    return cases({**BASE, "rounds": rounds}, curve_list, *((repeats, 1) if quick else (PRINTED,)))
 
 
 # ---------------------------------------------------------------- 5.5 and 5.6: algorithm 6 beside broadcast ADMM
@@ -57,6 +57,8 @@ FIGURE_5 = Figure(
     draw=curves("Gratton 5.5: elastic net, 20 agents (M = 2P; with GraphADMM)", "error"),
     claims=two_claims("P=10", "P=40"),
     privacy=NO_PRIVACY,
+    printed={"seed": PRINTED},
+    shares=SHARES,
 )
 FIGURE_6 = Figure(
     name="gratton-5.6",
@@ -68,6 +70,8 @@ FIGURE_6 = Figure(
     draw=curves("Gratton 5.6: elastic net, 10 columns an agent (M = 2P; with GraphADMM)", "error"),
     claims=two_claims("N=20", "N=50"),
     privacy=NO_PRIVACY,
+    printed={"seed": PRINTED},
+    shares=SHARES,
 )
 
 # ---------------------------------------------------------------- 5.7 to 5.10: algorithm 7
@@ -120,6 +124,8 @@ FIGURE_7 = Figure(
     draw=curves("Gratton 5.7: elastic net, algorithm 7 by columns an agent (N = 10; with GraphADMM, P = 2)"),
     claims=(rising("fewer columns an agent, faster", [f"P={p}, M={m}" for p, m in COLUMNS], "to_1e-1"),),
     privacy=NO_PRIVACY,
+    printed={"seed": PRINTED},
+    shares=SHARES,
 )
 ROWS = (100, 300, 900)
 FIGURE_8 = Figure(
@@ -132,6 +138,8 @@ FIGURE_8 = Figure(
     draw=curves("Gratton 5.8: elastic net, algorithm 7 by rows (with GraphADMM, M = 900)"),
     claims=(more_rows_help("more rows, more accurate", [f"M={m}" for m in ROWS]),),
     privacy=NO_PRIVACY,
+    printed={"seed": PRINTED},
+    shares=SHARES,
 )
 AGENTS = (5, 10, 20)
 FIGURE_9 = Figure(
@@ -144,6 +152,8 @@ FIGURE_9 = Figure(
     draw=curves("Gratton 5.9: elastic net, algorithm 7 by agents (with GraphADMM, N = 10)"),
     claims=(rising("fewer agents, faster", [f"N={n}" for n in AGENTS], "to_1e-1"),),
     privacy=NO_PRIVACY,
+    printed={"seed": PRINTED},
+    shares=SHARES,
 )
 NETS = ("complete", "ring", "star", "line")
 FIGURE_10 = Figure(
@@ -172,5 +182,7 @@ FIGURE_10 = Figure(
         ),
     ),
     privacy=NO_PRIVACY,
+    printed={"seed": PRINTED},
+    shares=SHARES,
 )
 FIGURES = (FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, FIGURE_10)

@@ -6,7 +6,7 @@ from functools import partial
 
 from papers.figure import Case, Figure
 from papers.figures.gratton_curves import NO_PRIVACY, alike, curves, faster, quicker
-from papers.figures.gratton_graph import cases, run
+from papers.figures.gratton_graph import PRINTED, SHARES, cases, run
 
 BASE: Case = {"problem": "ridge", "agents": 10, "rows": 50, "columns": 2, "rounds": 2000}
 SETTING = (
@@ -17,7 +17,7 @@ SETTING = (
 
 
 def listed(curve_list: list[Case], quick: bool) -> list[Case]:
-    return cases(BASE, curve_list, *((6, 1) if quick else (100, 100)))
+    return cases(BASE, curve_list, *((6, 1) if quick else (PRINTED,)))
 
 
 def d_ridge(holders: int, **other: str) -> Case:
@@ -59,6 +59,8 @@ FIGURE_2 = Figure(
         ),
     ),
     privacy=NO_PRIVACY,
+    printed={"seed": PRINTED},
+    shares=SHARES,
 )
 FIGURE_3 = Figure(
     name="gratton-5.3",
@@ -80,6 +82,8 @@ FIGURE_3 = Figure(
         ),
     ),
     privacy=NO_PRIVACY,
+    printed={"seed": PRINTED},
+    shares=SHARES,
 )
 FIGURE_4 = Figure(
     name="gratton-5.4",
@@ -104,5 +108,7 @@ FIGURE_4 = Figure(
         faster("... there with B = 1 too", "D-Ridge B=1, line", "diffusion 0.02 B=10, line", "to_1e-2"),
     ),
     privacy=NO_PRIVACY,
+    printed={"seed": PRINTED},
+    shares=SHARES,
 )
 FIGURES = (FIGURE_2, FIGURE_3, FIGURE_4)

@@ -6,7 +6,7 @@ from functools import partial
 
 from papers.figure import Case, Claim, Figure
 from papers.figures.gratton_curves import NO_PRIVACY, alike, curves, faster, quicker
-from papers.figures.gratton_graph import cases, run
+from papers.figures.gratton_graph import PRINTED, SHARES, cases, run
 
 SETTING = (
     "{problem} with weight 1e-3, N = {agents}, M = {rows}, P = {columns}, two inner sweeps, 100 repeats, as printed; random graphs with 3 "
@@ -48,7 +48,7 @@ def listed(problem: str, agents: int, rows: int, columns: int, quick: bool) -> l
         ]
     curve_list: list[Case] = [*rivals, {"method": "GraphADMM"}]
     named = [{**curve, "curve": curve["method"]} for curve in curve_list]
-    return cases(base, named, *((5, 1) if quick else (100, 100)))
+    return cases(base, named, *((5, 1) if quick else (PRINTED,)))
 
 
 def claims(problem: str, rows: int, columns: int) -> tuple[Claim, ...]:
@@ -83,6 +83,8 @@ def figure(number: int, problem: str, agents: int, rows: int, columns: int) -> F
         draw=curves(f"Gratton 5.{number}: {problem}, {sizes} (rho from a grid; with ours)"),
         claims=claims(problem, rows, columns),
         privacy=NO_PRIVACY,
+        printed={"seed": PRINTED},
+        shares=SHARES,
     )
 
 

@@ -170,8 +170,12 @@ def settled(error: Floats, bar: float) -> int | None:
     return last + 1 if last < len(error) else None
 
 
-def cases(base: Case, curves: Sequence[Case], repeats: int, ours_repeats: int) -> list[Case]:
-    """Every curve for every seed; ours, which move real messages, for fewer where time is short."""
+PRINTED = 100  # repeats
+SHARES = "gratton-5"  # figures of this chapter have curves in common
+
+
+def cases(base: Case, curves: Sequence[Case], repeats: int, ours_repeats: int = 10) -> list[Case]:
+    """Every curve for every seed; ours, which move real messages and are added to the thesis' curves, for fewer."""
     return [
         {**base, **curve, "seed": seed}
         for curve in curves

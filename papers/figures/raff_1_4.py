@@ -188,6 +188,7 @@ FIGURES = (
         privacy=EXACT,
         data=tuple(REAL.values()),
         less=LESS,
+        shares="raff-1-4",
     ),
     Figure(
         name="raff-2",
@@ -215,6 +216,7 @@ FIGURES = (
         privacy=EXACT,
         data=tuple(REAL.values()),
         less=LESS,
+        shares="raff-1-4",
     ),
     Figure(
         name="raff-3",
@@ -230,6 +232,7 @@ FIGURES = (
         privacy=EXACT,
         data=tuple(REAL.values()),
         less=LESS,
+        shares="raff-1-4",
     ),
     Figure(
         name="raff-4",
@@ -251,5 +254,6 @@ FIGURES = (
         privacy=EXACT,
         data=tuple(REAL.values()),
         less=LESS,
+        shares="raff-1-4",
     ),
 )

@@ -234,13 +234,11 @@ TABLE_4 = Figure(
     paper=PAPER,
     title="Accuracy and AUC at ε = 0.1",
     setting=(
-        "λ = 5,000, four fifths of the rows to learn from, one fifth to judge by. T = 400,000 on RCV1 and News20 in a full run (3 splits); a quick run has "
-        "T = 40,000 on RCV1, 1 split. Neither data set is the paper's file; URL, Web and KDDA cannot be had."
+        "λ = 5,000, four fifths of the rows to learn from, one fifth to judge by. T = 400,000 on RCV1 and News20 in a full run; a quick run has "
+        "T = 40,000 on RCV1. One split. Neither data set is the paper's file; URL, Web and KDDA cannot be had."
     ),
     cases=lambda quick: [
-        {"data": d, "rounds": 40_000 if quick else 400_000, "seed": s}
-        for s in range(1 if quick else 3)
-        for d in (("rcv1",) if quick else tuple(REAL))
+        {"data": d, "rounds": 40_000 if quick else 400_000, "seed": 0} for d in (("rcv1",) if quick else tuple(REAL))
     ],
     run=run_4,
     draw=draw_4,

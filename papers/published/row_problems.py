@@ -59,6 +59,14 @@ class RowProblem:
         kinks = x if self.F is None else x @ self.F.T
         return np.asarray(smooth + self.l1 / self.agents * np.abs(kinks).sum(axis=-1)) if self.l1 else smooth
 
+    def differences(self, x: Floats, v: Floats) -> Floats:
+        """fᵢ(x + v) − fᵢ(x) at a stack of points and moves of each agent: vᵀG(2x + v) − 2cᵀv, and what the kinks add."""
+        smooth = np.einsum("njp,njp->nj", (2.0 * x + v) @ self.gram - 2.0 * self.pull[:, None], v)
+        if not self.l1:
+            return np.asarray(smooth)
+        here, there = (x, x + v) if self.F is None else (x @ self.F.T, (x + v) @ self.F.T)
+        return np.asarray(smooth + self.l1 / self.agents * (np.abs(there) - np.abs(here)).sum(axis=-1))
+
     def slopes(self, x: Floats) -> Floats:
         """A subgradient of fᵢ at the point of each agent: (agents, columns)."""
         smooth = 2.0 * (np.einsum("npq,nq->np", self.gram, x) - self.pull)
@@ -141,6 +149,14 @@ class MatrixProblem:
         smooth = np.einsum("njps,njps->nj", self.gram[:, None] @ X - 2.0 * self.pull[:, None], X)
         norms = np.linalg.svd(X, compute_uv=False).sum(axis=-1)
         return np.asarray(smooth + self.squares[:, None] + self.nuclear / self.agents * norms)
+
+    def differences(self, x: Floats, v: Floats) -> Floats:
+        """fᵢ(X + V) − fᵢ(X) at a stack of points and moves of each agent; the nuclear norms are two values."""
+        both = np.stack([x, x + v]).reshape(2, *x.shape[:2], *self.shape)
+        V = v.reshape(*v.shape[:2], *self.shape)
+        smooth = np.einsum("njps,njps->nj", self.gram[:, None] @ (both[0] + both[1]) - 2.0 * self.pull[:, None], V)
+        here, there = np.linalg.svd(both, compute_uv=False).sum(axis=-1)
+        return np.asarray(smooth + self.nuclear / self.agents * (there - here))
 
     @cached_property
     def answer(self) -> Floats:

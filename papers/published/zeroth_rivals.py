@@ -20,17 +20,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from colonnade.kernels.arrays import Floats
-from papers.published.zeroth_order import Values, guessed_slopes
+from papers.published.zeroth_order import Differences, Values, guessed_slopes
 
 
 def optimal_rate(
-    values: Values, columns: int, *, step: float, draws: int, smoothing: float, rng: np.random.Generator
+    differences: Differences, columns: int, *, step: float, draws: int, smoothing: float, rng: np.random.Generator
 ) -> Iterator[Floats]:
-    """The point after each step, for ever: (columns,). `values` is of one agent, the whole objective."""
+    """The point after each step, for ever: (columns,). `differences` are of one agent, the whole objective."""
     x, k = np.zeros((1, 1, columns)), 0
     while True:
         k += 1
-        g = guessed_slopes(values, x, k, draws=draws, smoothing=smoothing, rng=rng)
+        g = guessed_slopes(differences, x, k, draws=draws, smoothing=smoothing, rng=rng)
         x = x - step / math.sqrt(k) * g
         yield x[0, 0]
 

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import time
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 import colonnade as co
-from papers import registry, runner, sources
+from papers import pieces, registry, runner, sources
 from papers.commands import app
 from papers.page import write_pages
 from papers.registry import chosen, discover, in_module
@@ -185,6 +186,58 @@ def test_a_verdict_that_other_seeds_turn_is_marked_as_unstable(toy, tmp_path):
     assert said["settings"] == {"seed": "0", "method": "fast, slow"}
     assert said["run"].startswith("Quick run, cut to fit in minutes: seed 0 instead of 0, 1.")
     assert "UNSTABLE" in write_pages([outcome], tmp_path / "out")[0].read_text()
+
+
+def test_a_full_run_says_on_its_plot_which_of_the_papers_sizes_it_has_not_and_what_they_would_cost(toy):
+    source, _ = toy
+    (source / "toy.py").write_text(TOY.replace("run=run, draw", 'printed={"seed": 8}, less="No moon.", run=run, draw'))
+    (listed,) = discover("toy_figures").values()
+    figure, cases = listed.figure, listed.figure.cases(False)
+    assert runner.printed_sizes(figure, cases) == [4.0] * 4
+    full = runner.Outcome(figure, "1", False, 4, 900.0, None, (), printed_seconds=3600.0)
+    assert runner.run_line(full) == (
+        "Full run; less than the paper has, to save time: 2 repeats instead of 8 "
+        "(all of it would take 1 CPU hours, this took 0.25). No moon."
+    )
+    some = replace(figure, cases=lambda _: [case for case in cases if case["method"] == "slow" or case["seed"] == 0])
+    assert "1 repeats of fast instead of 8; 2 repeats of slow instead of 8" in runner.run_line(
+        replace(full, figure=some)
+    )
+    assert runner.run_line(replace(full, figure=replace(figure, printed={"seed": 2}))) == "Full run. No moon."
+
+
+def test_figures_that_share_their_cases_keep_them_in_one_place(toy, tmp_path):
+    (listed,) = discover("toy_figures").values()
+    one, other = (replace(listed, figure=replace(listed.figure, name=name, shares="toys")) for name in ("a", "b"))
+    targets = [[job.target for job in runner.plan(each, tmp_path, quick=True)] for each in (one, other)]
+    assert targets[0] == targets[1]
+    assert {target.parent for target in targets[0]} == {tmp_path / "toys"}
+    assert runner.plan(one, tmp_path, quick=True)[0].figure == "a"
+
+
+def test_a_full_run_on_record_is_left_out_until_its_sizes_or_claims_change(toy):
+    (listed,) = discover("toy_figures").values()
+    figure = listed.figure
+    claims = [{"says": c.says, "expected": c.reproduces, "confidence": c.confidence} for c in figure.claims]
+    said = {"quick": False, "settings": runner.settings(figure.cases(False)), "claims": claims}
+    assert pieces.on_record(figure, said)
+    assert not pieces.on_record(figure, None)
+    assert not pieces.on_record(figure, {**said, "quick": True})
+    assert not pieces.on_record(figure, {**said, "claims": claims[:1]})
+    assert not pieces.on_record(replace(figure, cases=lambda _: [{"seed": 5, "method": "fast"}]), said)
+
+
+@pytest.mark.slow
+def test_a_full_run_is_repeated_with_other_seeds_at_the_size_of_a_quick_one(toy, tmp_path):
+    _, touches = toy
+    wanted = list(discover("toy_figures").values())
+    (outcome,) = runner.reproduce(wanted, tmp_path / "out", quick=False, jobs=1, seeds=2)
+    assert runs(touches) == {"fast-0": 1, "fast-1": 1, "fast-1000": 1, "slow-0": 1, "slow-1": 1, "slow-1000": 1}
+    assert [one.stable for one in outcome.judged] == [True, True]
+    assert (
+        "A second run with other seeds, of the quick size, gives the same verdict."
+        in write_pages([outcome], tmp_path / "out")[0].read_text()
+    )
 
 
 @pytest.mark.slow

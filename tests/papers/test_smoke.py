@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.linear_model import Lasso
@@ -67,9 +68,14 @@ def test_another_loss_is_refused_with_the_names_of_those_of_table_v():
 
 def test_one_guess_of_a_slope_has_the_heavy_tails_of_a_product():
     """Of two independent normal numbers the excess kurtosis is 6, of a square 12; a run of 2,000 is below 1 less than once in 10^6."""
-    rows = gratton_4_normal.run(inner=3, outer=2, draws="one", seed=0, trials=2_000)
+    rows = gratton_4_normal.run(inner=3, outer=2, seed=0, trials=2_000)
+    assert rows[0]["J"] == 1
     assert rows[0]["excess_kurtosis"] > 1.0
-    assert {row["kind"] for row in rows} == {"histogram", "QQ"}
+    assert {row["kind"] for row in rows} == {"histogram", "QQ", "test"}
+    table = pl.DataFrame(rows)
+    assert gratton_4_normal.refuted(table, 1)
+    assert gratton_4_normal.told(table).startswith("normality is refuted at J = 1")
+    assert max(gratton_4_normal.counts(table)) == rows[0]["most"] > rows[0]["middle"] > 1
 
 
 @pytest.mark.parametrize("cut", ["uniform", "weighted", "similar"])

@@ -83,6 +83,24 @@ def test_values_are_those_of_the_rows_and_slopes_are_their_derivatives(seed, l1,
     np.testing.assert_allclose(moved[:, 0], 2 * (own.slopes(x[:, 0]) * step).sum(axis=1), atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        rows(ridge=0.5),
+        rows(l1=0.4),
+        rows(1, columns=5, l1=0.6, F=np.diff(np.eye(5), axis=0)),
+        MatrixProblem(*np.random.default_rng(4).normal(size=(2, 3, 8, 4)), 6.0),
+    ],
+    ids=["ridge", "lasso", "generalised lasso", "matrix"],
+)
+def test_a_difference_is_that_of_two_values_and_keeps_its_digits_where_they_lose_theirs(own):
+    rng = np.random.default_rng(5)
+    x, v = rng.normal(size=(2, own.agents, 3, own.columns))
+    np.testing.assert_allclose(own.differences(x, v), own.values(x + v) - own.values(x), rtol=1e-9)
+    quotients = [own.differences(x, step * v) / step for step in (1e-6, 1e-9)]
+    np.testing.assert_allclose(*quotients, rtol=2e-4, atol=1e-4)
+
+
 @given(seed=st.integers(0, 1000), l1=st.floats(0, 2))
 @settings(max_examples=25)
 def test_the_nearest_point_leaves_no_slope(seed, l1):
@@ -111,7 +129,7 @@ def test_the_guess_of_a_linear_function_is_right_on_average():
     """E[<c, n> n] = c; 20,000 guesses know an entry to √((‖c‖² + c²)/20,000): five of them, once in a million runs an entry."""
     c, m = np.array([[1.0, -2.0, 0.5]]), 20_000
     guess = guessed_slopes(
-        lambda x: np.einsum("njp,np->nj", x, c),
+        lambda _, v: np.einsum("njp,np->nj", v, c),
         np.zeros((1, 1, 3)),
         1,
         draws=m,
@@ -129,7 +147,7 @@ def test_zeroth_order_admm_comes_near_the_centralised_answer(how):
     own = rows(l1=0.4)
     step = 0.6 / (own.curvature + 2 * 0.5 * 2)
     method = ZerothADMM(penalty=0.5, step=step, steps=100, **how)
-    points = list(islice(method.rounds(own.values, GRAPH, 3, np.random.default_rng(1)), 60))
+    points = list(islice(method.rounds(own.differences, GRAPH, 3, np.random.default_rng(1)), 60))
     assert error(points[-1], own.answer) < 0.01 * error(0 * points[0], own.answer)
 
 
@@ -138,11 +156,11 @@ def test_zeroth_order_admm_with_exact_descents_is_consensus_admm():
     own = rows(ridge=0.5)
 
     class Exact(ZerothADMM):
-        def descend(self, values, linear, square, rng):
+        def descend(self, differences, linear, square, rng):
             hessian = 2 * own.gram + 2 * square[:, :, None] * np.eye(3)
             return np.linalg.solve(hessian, (2 * own.pull - linear)[..., None])[..., 0]
 
-    points = Exact(penalty=0.3, step=1.0).rounds(own.values, GRAPH, 3, np.random.default_rng(0))
+    points = Exact(penalty=0.3, step=1.0).rounds(own.differences, GRAPH, 3, np.random.default_rng(0))
     assert error(after(points, 300), own.answer) < 1e-12
 
 
@@ -153,7 +171,7 @@ def test_centralised_zeroth_order_methods_find_the_answer(name):
     smooth, rng = RowProblem(own.A, own.b), np.random.default_rng(2)
     common = {"step": 0.5 / own.curvature, "draws": 10, "smoothing": 1.0, "rng": rng}
     points = (
-        optimal_rate(own.values, 3, **common)
+        optimal_rate(own.differences, 3, **common)
         if name == "OR-ZO"
         else online_admm(smooth.values, 3, l1=own.l1, penalty=1.0, **common)
     )

@@ -4,7 +4,8 @@ Solves   min αᵀK̃α over the unit simplex,  K̃_ij = y_i y_j (k(x_i, x_j) + 
 Source   Bellet, Liang, Garakani, Balcan, Sha, arXiv:1404.2644, algorithm 3 and section 5.2; "line n" refers to the box.
          Instead of an atom, which may have infinitely many entries, the example itself travels.
 Memory   a node keeps its half gradient K̃α, one number an example of its own, and the examples chosen so far. A step
-         towards one example changes it by one column of kernel values, made when the example comes and not kept.
+         towards one example changes it by one column of kernel values, made when the example comes and not kept; where
+         all weights change, at most KEPT kernel values are.
 Leaves   one place and one score a round from each node; the winner's EXAMPLE with its label, in full, once.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap 2(αᵀK̃α − min_j (K̃α)_j), which bounds objective − optimum, is at most the tolerance.
@@ -23,16 +24,8 @@ import numpy as np
 from scipy import sparse
 
 from colonnade.errors import ProtocolError
+from colonnade.kernels import columns
 from colonnade.kernels.arrays import Array, Floats
-from colonnade.kernels.columns import (
-    csc_matvec,
-    csc_squared_norms,
-    dense_matvec,
-    dense_squared_norms,
-    rbf_column,
-    squared_norm,
-    step_towards,
-)
 from colonnade.kernels.newton_model import quadratic_minimum
 from colonnade.methods.frank_wolfe.distributed import Bid, Corrective, OpenLoop, WalkSettings
 from colonnade.methods.frank_wolfe.graph import REPLIES as PEER_REPLIES
@@ -46,6 +39,8 @@ from colonnade.problem import RBF, KernelSVM, Topology
 from colonnade.problem.kernel import Support, check_positive, check_table, kernel_values, not_positive
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, message, receive, tell
+
+KEPT = 1 << 20  # kernel values, 8 MB, that a node keeps of chosen examples where their weights change every round
 
 
 @message(132)
@@ -150,7 +145,7 @@ def _read(example: Any, features: int) -> Point:
         values[:] = example[:-1]
     else:
         values[example.indices[:-1]] = example.data[:-1]
-    point = Point(values, float(squared_norm(values)), label)
+    point = Point(values, float(columns.squared_norm(values)), label)
     _recent.append((example, point))
     return point
 
@@ -235,6 +230,7 @@ class Examples:
         self.gradient = np.zeros(block.rows)
         self.mine: dict[int, int] = {}  # row by number of the atom
         self._products, self._column = np.empty(block.rows), np.empty(block.rows)
+        self._table, self._kept = np.empty((0, block.rows)), 0  # k + 1 of the first chosen examples, as rows
 
     def lowest(self) -> tuple[int, float]:
         """The first of the lowest entries."""
@@ -258,19 +254,26 @@ class Examples:
         """K̃α ← (1 − step)·K̃α + step·K̃e_atom."""
         if not 0 <= atom < len(chosen):
             raise ProtocolError(f"a peer named example {atom} where {len(chosen):,} are known")
-        step_towards(self.gradient, self._values(chosen, atom), self.y, chosen.labels[atom], step)
+        columns.step_towards(self.gradient, self._values(chosen, atom), self.y, chosen.labels[atom], step)
         if atom in self.mine:
             self.gradient[self.mine[atom]] += step / self.problem.C
 
     def weigh(self, chosen: Chosen, weights: Floats) -> None:
-        """K̃α anew, one example after the other: no table of kernel values is kept."""
+        """K̃α anew. Kernel values of the first examples are kept, up to KEPT of them, those of the others made again."""
         if weights.shape != (len(chosen),):
             raise ProtocolError(f"a peer sent weights of shape {weights.shape} for {len(chosen):,} examples")
-        self.gradient[:] = 0.0
-        for atom in np.flatnonzero(weights).tolist():
-            self.gradient += float(weights[atom]) * chosen.labels[atom] * self.y * (self._values(chosen, atom) + 1.0)
-            if atom in self.mine:
-                self.gradient[self.mine[atom]] += float(weights[atom]) / self.problem.C
+        known, signed = min(len(chosen), KEPT // max(1, self.block.rows)), weights * np.array(chosen.labels)
+        for atom in range(self._kept, known):
+            if atom == len(self._table):
+                self._table = np.concatenate([self._table, np.empty((max(16, atom), self.block.rows))])
+            self._table[atom] = self._values(chosen, atom) + 1.0
+        self._kept = known
+        columns.dense_rmatvec(self._table[:known], signed[:known], self.gradient)
+        for atom in (known + np.flatnonzero(weights[known:])).tolist():
+            self.gradient += float(signed[atom]) * (self._values(chosen, atom) + 1.0)
+        self.gradient *= self.y
+        for atom, row in self.mine.items():
+            self.gradient[row] += float(weights[atom]) / self.problem.C if atom < weights.size else 0.0
 
     def shares(self, weights: Floats) -> Floats:
         """The weights of the node's own examples."""
@@ -289,19 +292,19 @@ class Examples:
             return values
         z, matrix = chosen.point(atom), self.block.matrix
         if self._sparse:
-            csc_matvec(matrix.data, matrix.indices, matrix.indptr, z.features, self._products)
+            columns.csc_matvec(matrix.data, matrix.indices, matrix.indptr, z.features, self._products)
         else:
-            dense_matvec(matrix, z.features, self._products)
-        rbf_column(self._products, self._norms, z.square, kernel.gamma, self._column)
+            columns.dense_matvec(matrix, z.features, self._products)
+        columns.rbf_column(self._products, self._norms, z.square, kernel.gamma, self._column)
         return self._column
 
     @cached_property
     def _norms(self) -> Floats:
         out, matrix = np.empty(self.block.rows), self.block.matrix
         if self._sparse:
-            csc_squared_norms(matrix.data, matrix.indices, matrix.indptr, out)
+            columns.csc_squared_norms(matrix.data, matrix.indices, matrix.indptr, out)
         else:
-            dense_squared_norms(matrix, out)
+            columns.dense_squared_norms(matrix, out)
         return out
 
     @cached_property
