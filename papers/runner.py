@@ -379,7 +379,7 @@ def judged_again(listed: Listed, results: Path) -> Outcome | None:
         again_table=second,
         again_seconds=said["again_seconds"],
         chance=said["chance"],
-        printed_seconds=3600 * said["printed_hours"],
+        printed_seconds=3600 * said.get("printed_hours", 0.0),
     )
 
 

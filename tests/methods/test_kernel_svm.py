@@ -14,6 +14,7 @@ from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
 import colonnade as co
+from colonnade.methods.frank_wolfe import kernel_svm
 from colonnade.methods.frank_wolfe.distributed import Bid
 from colonnade.methods.frank_wolfe.kernel_svm import Example, Towards, Weigh
 from colonnade.runtime.wire import Letter, decode, encode
@@ -137,6 +138,25 @@ def test_an_example_travels_up_once_and_sparse():
     assert sent["messages"][0] == 6
     assert sent["numbers"][0] == 6 * 2 * 2  # a feature and the label, each with its place
     assert sent["bytes"][0] < 6 * 100
+
+
+def test_what_a_node_keeps_of_kernel_values_changes_the_work_and_no_bit_of_the_answer(monkeypatch):
+    """By default an example's values are made once, however many rounds change its weight; without room, in every round."""
+    X, y = table(24)
+    fed = co.Federation.split(X, y, parties=3, by="rows")
+    made, values = [], kernel_svm.Examples._values
+    monkeypatch.setattr(kernel_svm.Examples, "_values", lambda *given: made.append(1) or values(*given))
+    found = {}
+    for room in (kernel_svm.KEPT, 3 * 8, 0):
+        monkeypatch.setattr(kernel_svm, "KEPT", room)
+        made.clear()
+        fit = co.fit(fed, co.KernelSVM(co.RBF(0.5), 10.0), co.DistributedFrankWolfe(12, 0.0))
+        found[room] = weights(fit, fed).tolist(), fit.gap, len(made)
+    assert len({(str(alpha), gap) for alpha, gap, _ in found.values()}) == 1
+    chosen = sum(1 for weight in found[0][0] if weight > 0)
+    most, some, none = (count for *_, count in found.values())
+    assert 3 * chosen <= most <= 3 * 12
+    assert most < some < none
 
 
 def test_a_node_holds_a_few_numbers_an_example_and_no_table_of_kernel_values():
