@@ -261,7 +261,7 @@ def _draw_notes(axes: Axes, panel: Panel) -> None:
     axes.autoscale_view()
     inside = axes.transData + axes.transAxes.inverted()
     shown = [(x, y) for line in panel.lines for x, y in zip(line.x, line.y, strict=True) if _shown(x, y, panel.log)]
-    points = inside.transform(shown) if shown else []
+    points: Any = inside.transform(shown) if shown else []
     for value, note in panel.levels:
         at = float(inside.transform((axes.get_xlim()[0], value))[1])
         room = [
