@@ -35,6 +35,10 @@ class Verdict:
     evidence: str
 
 
+class Silent(Exception):
+    """The rows have nothing that the claim is about."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """What a published curve is said to show. `reproduces=False` is a finding: the claim is known not to hold.

@@ -96,7 +96,7 @@ def seeds_told(claim: Mapping[str, Any], said: Mapping[str, Any]) -> str:
     size = "" if said["quick"] else ", of the quick size,"
     seeds = " with other seeds" if said["chance"] == "seeds" else ""
     told = {
-        None: "Not yet run with other seeds.",
+        None: "Not yet judged with other seeds.",
         True: f"A second run{seeds}{size} gives the same verdict.",
         False: f"UNSTABLE: a second run{seeds}{size} gives the other verdict ({claim['again']}).",
     }[claim["stable"]]

@@ -158,7 +158,7 @@ def listed(record: Record) -> str:
     twice = f"{len(record) - len(alone)} of {len(record)} figures were also run with other seeds"
     turned = f"; another verdict: {'; '.join(swings)}" if swings else "; no verdict changed"
     modes += f" {twice}{turned if len(alone) < len(record) else ''}."
-    modes += f" Not yet run with other seeds: {', '.join(alone)}." if alone else ""
+    modes += f" Not yet judged with other seeds, or not all of its claims: {', '.join(alone)}." if alone else ""
     verdicts = (
         f"Verdicts differ from what their files state: {', '.join(differs)}."
         if differs

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 from colonnade.errors import InvalidInput
 from colonnade.privacy.store import write_synced
 from colonnade.runs.progress import progress_bar
-from papers.figure import Case, Claim, Figure, Verdict
+from papers.figure import Case, Claim, Figure, Silent, Verdict
 from papers.registry import Listed, in_module
 from papers.sources import version
 
@@ -141,8 +141,8 @@ def _compared(one: Outcome, other: Outcome | None) -> Outcome:
         return replace(one, judged=tuple(replace(own, again=own.verdict) for own in one.judged))
     if other.failures:
         return replace(one, failures=(*one.failures, *other.failures))
-    pairs = zip(one.judged, other.judged, strict=True)
-    judged = tuple(replace(own, again=again.verdict) for own, again in pairs)
+    said = {own.claim.says: own.verdict for own in other.judged}  # all, but claims of which these rows say nothing
+    judged = tuple(replace(own, again=said.get(own.claim.says)) for own in one.judged)
     return replace(one, judged=judged, again_table=other.table, again_seconds=other.seconds)
 
 
@@ -160,7 +160,7 @@ def _judged(
             if reason:
                 failures[job.target] = reason
             show({"round": done})
-    return [_outcome(listed, plans[listed.figure.name], failures, quick) for listed in wanted]
+    return [_outcome(listed, plans[listed.figure.name], failures, quick, turn) for listed in wanted]
 
 
 def plan(listed: Listed, results: Path, quick: bool, turn: int = 0) -> list[Job]:
@@ -323,7 +323,7 @@ def _serve(wire: Connection, environment: dict[str, str]) -> None:
 # ------------------------------------------------------------------------------------------------ verdicts
 
 
-def _outcome(listed: Listed, jobs: list[Job], failures: dict[Path, str], quick: bool) -> Outcome:
+def _outcome(listed: Listed, jobs: list[Job], failures: dict[Path, str], quick: bool, turn: int) -> Outcome:
     import polars as pl
 
     figure, frames, seconds, failed = listed.figure, [], [0.0] * len(jobs), []
@@ -341,6 +341,9 @@ def _outcome(listed: Listed, jobs: list[Job], failures: dict[Path, str], quick: 
         assert table is not None
         try:
             judged.append(Judged(claim, claim.check(table)))
+        except Silent as error:
+            if not turn:
+                failed.append(Failure({}, f"the rows say nothing of {claim.says!r}: {error}"))
         except Exception as error:  # a check that cannot read the rows is a fault of the figure, not a verdict
             failed.append(Failure({}, f"the check of {claim.says!r} raised {type(error).__name__}: {error}"))
     code, told = jobs[0].version if jobs else "", settings([job.case for job in jobs])
@@ -365,7 +368,8 @@ def judged_again(listed: Listed, results: Path) -> Outcome | None:
     if said["chance"] == "none":
         second = table
     judged = tuple(
-        Judged(claim, claim.check(table), None if second is None else claim.check(second)) for claim in figure.claims
+        Judged(claim, claim.check(table), None if second is None else _checked(claim, second))
+        for claim in figure.claims
     )
     return Outcome(
         figure,
@@ -381,6 +385,13 @@ def judged_again(listed: Listed, results: Path) -> Outcome | None:
         chance=said["chance"],
         printed_seconds=3600 * said.get("printed_hours", 0.0),
     )
+
+
+def _checked(claim: Claim, table: pl.DataFrame) -> Verdict | None:
+    try:
+        return claim.check(table)
+    except Silent:
+        return None
 
 
 def facts(outcome: Outcome) -> dict[str, Any]:

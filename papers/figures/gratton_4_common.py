@@ -27,7 +27,7 @@ from colonnade.problem import LeastSquares, Problem, Topology
 from colonnade.runs.fit import fit
 from colonnade.runtime.hosted_node import InProcess, Tap
 from colonnade.runtime.wire import decode
-from papers.figure import Case, Claim, Row, Verdict, stated
+from papers.figure import Case, Claim, Row, Silent, Verdict, stated
 from papers.plot import Panel, Plot
 from papers.published.graph_rounds import numbers_sent
 from papers.published.private_rivals import (
@@ -364,6 +364,8 @@ def nearest_with_one_direction(rivals: Sequence[str]) -> Claim:
 
     def check(table: pl.DataFrame) -> Verdict:
         ratios = _ratios(table, rivals, most=1)
+        if not ratios[rivals[0]]:
+            raise Silent("no run has one direction a step")
         middle = [math.exp(float(np.log(r).mean())) for r in ratios.values()]
         return Verdict(min(middle) > 3.0, _told(ratios))
 

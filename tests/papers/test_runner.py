@@ -241,6 +241,20 @@ def test_a_full_run_is_repeated_with_other_seeds_at_the_size_of_a_quick_one(toy,
 
 
 @pytest.mark.slow
+def test_a_claim_of_which_other_seeds_say_nothing_is_not_called_stable(toy, tmp_path):
+    source, _ = toy
+    mute = 'if table["seed"].max() >= 1000:\n        raise Silent("no such run")\n    return Verdict(not faster('
+    text = TOY.replace("return Verdict(not faster(", mute).replace("import Claim,", "import Silent, Claim,")
+    (source / "toy.py").write_text(text)
+    wanted = list(discover("toy_figures").values())
+    (outcome,) = runner.reproduce(wanted, tmp_path / "out", jobs=1, seeds=2)
+    assert [one.stable for one in outcome.judged] == [True, None]
+    (source / "toy.py").write_text(text.replace(">= 1000", ">= 0"))
+    importlib.reload(sys.modules["toy_figures.toy"])
+    assert "the rows say nothing of 'the slow one is faster': no such run" in go_on(tmp_path / "out").failures[0].reason
+
+
+@pytest.mark.slow
 def test_a_damaged_file_is_run_again(toy, tmp_path):
     _, touches = toy
     go_on(tmp_path / "out")
