@@ -198,7 +198,7 @@ FINDINGS = (
             Shown("finding-intrinsic-noise", "one update is private"),
             Shown("attacks-published", ATTACK + "one primal update"),
             Shown("gratton-4.8", "D-ZOA is (epsilon, delta)-private"),
-            Shown("gratton-4.2", "the entries of the stochastic slope are normally distributed, with J = 1"),
+            Shown("gratton-4.2", "the entries of the stochastic slope are normally distributed, whichever J"),
         ),
         "Noise that is added: σ = (c₁/(ρ|V|M) + 2e) √(K/(2ρ₀)) for K rounds at a total price of ρ₀, e a certified bound on the distance from the inner optimum, which a zeroth-order solver cannot give by itself. So "
         "`co.GraphZerothOrder` claims nothing: its releases are exact, a budget refuses them, and the thesis' statement is shown as conditional ([zeroth-order.md](../docs/zeroth-order.md)).",
