@@ -13,6 +13,7 @@ from lending import tables
 
 import colonnade as co
 from colonnade.problem.link import Link
+from colonnade.views.fit_facts import Coefficients
 
 COLUMNS = {
     "bank": (
@@ -69,6 +70,26 @@ def test_a_model_of_numbers_predicts_what_the_fit_predicts():
     fit = co.fit(federation("cost"), co.Problem(co.LeastSquares(), co.L1Ball(20.0), intercept=True))
     frames, whole = rows()
     np.testing.assert_allclose(fit.pipeline().predict(whole), fit.predict(frames), rtol=1e-9)
+
+
+def test_a_model_of_counts_predicts_counts():
+    problem = co.Problem(co.Poisson(), co.L1Ball(2.0), intercept=True)
+    fit = co.fit(federation(), problem, co.DistributedFrankWolfe(rounds=5))
+    frames, whole = rows()
+    np.testing.assert_allclose(fit.pipeline().predict(whole), fit.predict(frames), rtol=1e-9)
+
+
+@pytest.mark.parametrize("missing", ["indicator", "1"])
+def test_levels_that_are_whole_numbers_may_come_as_texts_or_as_numbers(fit, missing):
+    schema = co.Schema((co.Categorical("zone", (2, 1, -30, "moon"), missing=missing),))
+    x = {"zone": np.array([3.0, -1.0, 0.5, 7.0, 2.0][: schema.width])}
+    held = {"coefficients": Coefficients(x, []), "schemas": {"zone": schema}, "features": {"zone": schema.features}}
+    numbers = replace(fit, on=None, **held)
+    model = numbers.pipeline()
+    for cells in ([1, 2, 9, -30], [1, 2, None], [1.0, 0.5, None, 2.0], ["1", "2", "moon", None, "sun"]):
+        table = pl.Series("zone", cells).to_frame()
+        for given in (table, table.to_pandas(), pd.DataFrame({"zone": pd.array(cells)})):
+            np.testing.assert_allclose(model.decision_function(given), numbers.scores(table), rtol=1e-9)
 
 
 def test_a_gap_that_the_schema_refuses_is_refused(fit):

@@ -3,7 +3,8 @@
 A number's effect is linear between knots k_0 … k_m and level beyond them: f(k_0) + Σ (f(k_i) − f(k_(i−1)))·r_i, where
 the ramp r_i climbs from 0 to 1 between two knots: a MinMaxScaler that clips. Levels are a OneHotEncoder's. A gap of a
 number becomes HUGE first: there every ramp is 1, and a Binarizer tells it from values; of a level it becomes the level
-"missing". The last step is a logistic or a linear regression with the model's coefficients.
+"missing". Whole numbers among levels may come as texts or as numbers, which become texts first. The last step is a
+logistic, a linear or, for counts, a Poisson regression with the model's coefficients.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from colonnade.data.classes import called
 from colonnade.data.schema.columns import Binary, Categorical, Date, Plain
 from colonnade.errors import InvalidInput, StoreError
-from colonnade.problem import Logistic
+from colonnade.problem import Logistic, Poisson
 from colonnade.problem.link import PLAIN
 from colonnade.runs.effects import Effect, effects_of
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 HUGE = 1e30  # stands for a gap; no value of a table is beyond it
 GAP = "missing"
 GAPS = (np.nan, None)  # of texts, as pandas and as polars write them; the first makes room for the second
+WRITTEN = ("nan", "None", "<NA>")  # gaps of numbers that are written as texts
 
 
 @dataclass
@@ -66,7 +68,7 @@ class _Plan:
 
 def pipeline_of(fit: Fit) -> Any:
     """A fitted scikit-learn Pipeline; its input is one frame with the declared columns of all parties by name."""
-    model = _assemble(fit, _plan(fit), GAPS)
+    model = _assemble(fit, _plan(fit))
     if fit.problem.loss.classifies and fit.classes is not None:
         model.named_steps["model"].classes_ = called(np.array([False, True]), fit.classes)
     return model
@@ -84,7 +86,7 @@ def write_onnx(fit: Fit, path: str | Path) -> Path:
         raise InvalidInput("ONNX needs skl2onnx: pip install 'colonnade[onnx]'.") from error
     plan = _plan(fit)
     texts = {name for name, *_ in plan.levels}
-    model = _assemble(fit, plan, ("",))
+    model = _assemble(fit, plan, onnx=True)
     kinds = [
         (name, (StringTensorType if name in texts else FloatTensorType)([None, 1]))
         for name in model.named_steps["columns"].feature_names_in_
@@ -122,7 +124,7 @@ def _plan(fit: Fit) -> _Plan:
     return plan
 
 
-def _assemble(fit: Fit, plan: _Plan, gaps: Sequence[Any]) -> Any:
+def _assemble(fit: Fit, plan: _Plan, onnx: bool = False) -> Any:
     """The parts, fitted on a few rows by scikit-learn itself, and then given the model's figures."""
     import polars as pl
     from sklearn.compose import ColumnTransformer
@@ -144,15 +146,32 @@ def _assemble(fit: Fit, plan: _Plan, gaps: Sequence[Any]) -> Any:
         steps.append(("gaps", told, [name for name, _ in plan.gaps]))
         coefficients += [value for _, value in plan.gaps]
     for name, levels, values, stands in plan.levels:
+        gaps: Sequence[Any] = ("",) if onnx else GAPS
+        start: list[tuple[str, Any]] = []
+        if not onnx and (floats := _as_floats(levels)) and not {*WRITTEN} & {*levels}:  # the column may hold numbers
+            gaps, start = WRITTEN, [(f"as {kind.__name__}", _cast(kind)) for kind in (str, object)]
+            levels, values = [*levels, *floats.values()], [*values, *(values[k] for k in floats)]
         coder = OneHotEncoder(categories=[levels], handle_unknown="ignore", sparse_output=False, dtype=np.float64)
         fill = [] if stands is None else [(f"fill {gap!r}", _text_filler(gap, stands)) for gap in gaps]
-        steps.append((f"levels of {name}", Pipeline([*fill, ("code", coder)]), [name]))
+        steps.append((f"levels of {name}", Pipeline([*start, *fill, ("code", coder)]), [name]))
         coefficients += values
     model = Pipeline([("columns", ColumnTransformer(steps)), ("model", _last(fit))])
-    model.fit(pl.DataFrame(sample), np.array([-1, 1]))
+    model.fit(pl.DataFrame(sample), np.array([-1, 1] if fit.problem.loss.classifies else [0, 1]))
     _set_figures(model, plan)
     _set_model(fit, model.named_steps["model"], np.array(coefficients), plan.constant + fit.intercept)
     return model
+
+
+def _as_floats(levels: Sequence[str]) -> dict[int, str]:
+    """By place of a level that is a whole number, how a column of floats writes it."""
+    whole = {k: f"{level}.0" for k, level in enumerate(levels) if level.removeprefix("-").isdecimal()}
+    return {k: text for k, text in whole.items() if text not in levels}
+
+
+def _cast(kind: type) -> Any:
+    from sklearn.preprocessing import FunctionTransformer
+
+    return FunctionTransformer(np.array, kw_args={"dtype": kind})
 
 
 def _text_filler(gap: Any, stands: str) -> Any:
@@ -162,10 +181,10 @@ def _text_filler(gap: Any, stands: str) -> Any:
 
 
 def _last(fit: Fit) -> Any:
-    from sklearn.linear_model import LinearRegression, LogisticRegression
+    from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
 
     if not fit.problem.loss.classifies:
-        return LinearRegression()
+        return PoissonRegressor() if isinstance(fit.problem.loss, Poisson) else LinearRegression()
     if fit.link is None and not isinstance(fit.problem.loss, Logistic):
         raise InvalidInput(f"scores of {type(fit.problem.loss).__name__} are no log-odds; fit with co.Logistic().")
     return LogisticRegression()

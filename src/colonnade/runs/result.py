@@ -183,7 +183,11 @@ class Fit(FitFacts):
         return make_scorecard(self, points, odds, double, bins, monotone or {}, good)
 
     def pipeline(self) -> Any:
-        """The whole model as a scikit-learn pipeline over a table with all parties' columns side by side."""
+        """The whole model as a scikit-learn pipeline over a table with all parties' columns side by side.
+
+        Its log-odds are those of a scorecard's scale: `predict_proba` and `predict` are the fit's own where that has no
+        `link`. Those of a private fit bend away from that scale, and no standard part follows them.
+        """
         from colonnade.runs.pipeline import pipeline_of
 
         return pipeline_of(self)
