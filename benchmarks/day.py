@@ -5,8 +5,8 @@ pass from hand to hand in this process, so that the processor is spent on runs a
 way all stores are closed, measured and opened again, as a restart does. Claims, and the exit code is 1 where one fails:
 
 - **one line**: a store grows by the same bytes a run at the end as at the beginning (`SAME` is how much more is still the
-  same). Opening a store, and a run, cost at most `LINE` seconds of the processor more for each run that is in it: the
-  journal is walked when a store is opened, and parties are told of the runs that are over
+  same). Opening a store, and a run, cost at most `LINE` seconds of the processor more for each run that is in it: what
+  is walked when a store is opened is what came since the last snapshots, and all rows are counted
 - **budget**: every ledger counts all runs, and what is left is what 2,000 prices leave
 - **log rotation**: what all wrote at INFO lies in `KEEP` + 1 files of `LOG` megabytes at most
 - **store rotation**: a party retires its long ledger for a new one (`colonnade runs replaced`), the others take its

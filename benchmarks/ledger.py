@@ -88,9 +88,10 @@ def _open(folder: Path, identity: bytes) -> tuple[RunStore, Ledger]:
 
 def _propose(store: RunStore, ledger: Ledger, run: str) -> None:
     """What a party asks its records before it answers a proposal (network/party_service.py)."""
-    ended = store.ended()
-    for over in (ledger.open_runs() | ledger.log.unerased()) & ended.keys():
-        ledger.close_run(over, ended[over])
+    for over in ledger.open_runs() | ledger.log.unerased():
+        if (how := store.how_ended(over)) is not None:
+            ledger.close_run(over, how)
+    store.how_ended(run)
     ledger.score_runs()
     ledger.check_run(run, TERMS, {"party": PLAN, "other": PLAN})
     ledger.check()

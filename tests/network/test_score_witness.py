@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -17,29 +16,30 @@ from standing_orders import HOLDER, Consortium, Wired
 ROLLED_BACK = r"lacks row \d+, which '\w+' saw before: it was rolled back"
 
 
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Consortium:
+    """Stores as they are now, and copies of them from between two processes of the label holder. A block is one row."""
+    one = Consortium.made(tmp_path_factory.mktemp("world"), rows_a_day=100).approve_all()
+    for when, keys in (("then", (30, 31)), ("now", (32, 33))):
+        with Wired(one) as wired:  # with the second row the label holder says where it stands
+            assert [wired.ask(key=key)[0] for key in keys] == [200, 200]
+        for name in one.file.members:
+            shutil.copytree(one.folder / name, one.folder / f"{name} {when}")
+    return one
+
+
 @pytest.fixture
-def made(tmp_path: Path):
-    one = Consortium.made(tmp_path, rows_a_day=100).approve_all()  # a block is one row
-    yield one
-    one.close()
+def made(world: Consortium):
+    put_back(world, *world.file.members, when="now")
+    yield world
+    world.close()
 
 
-def used(made: Consortium, *keys: int) -> None:
-    """Rows are scored, and all processes stop. The label holder says with the second where it stands."""
-    with Wired(made) as wired:
-        assert [wired.ask(key=key)[0] for key in keys] == [200] * len(keys)
-
-
-def put_back(made: Consortium, *names: str) -> None:
+def put_back(made: Consortium, *names: str, when: str = "then") -> None:
+    made.close()
     for name in names:
         shutil.rmtree(made.folder / name)
-        shutil.copytree(made.folder / f"{name} then", made.folder / name)
-
-
-def kept(made: Consortium) -> None:
-    made.close()
-    for name in made.file.members:
-        shutil.copytree(made.folder / name, made.folder / f"{name} then")
+        shutil.copytree(made.folder / f"{name} {when}", made.folder / name)
 
 
 def a_question(made: Consortium, service: ScoreService, name: str, number: int) -> bytes:
@@ -54,13 +54,9 @@ def holder(made: Consortium) -> ScoreService:
 
 
 def test_a_party_whose_store_is_an_old_copy_answers_nothing(made):
-    used(made, 30, 31)
-    kept(made)
-    used(made, 32, 33)
     service = holder(made)
     (part,) = unpack_parts(made.order, made.answerer("lab").answer(a_question(made, service, "lab", 1000)))
     assert part.why is Why.OK  # the newest store is as good as before
-    made.close()
     put_back(made, "lab")
     service, party = holder(made), made.answerer("lab")
     with pytest.raises(co.LedgerDamaged, match=ROLLED_BACK):
@@ -72,9 +68,6 @@ def test_a_party_whose_store_is_an_old_copy_answers_nothing(made):
 
 
 def test_a_label_holder_whose_store_is_an_old_copy_asks_no_more(made):
-    used(made, 30, 31)
-    kept(made)
-    used(made, 32, 33)
     put_back(made, HOLDER)
     with Wired(made) as wired:
         assert wired.ask(key=34)[0] == 503  # the first answers say what the others saw
@@ -86,9 +79,6 @@ def test_a_label_holder_whose_store_is_an_old_copy_asks_no_more(made):
 
 def test_a_copy_that_was_used_alone_for_a_while_is_noticed_all_the_same(made):
     """Refused here, a row costs the label holder's quota and asks nobody: its ledger is longer than the lost one was."""
-    used(made, 30, 31)
-    kept(made)
-    used(made, 32, 33)
     put_back(made, HOLDER)
     with Wired(made) as wired:
         assert {wired.ask(key=unknown)[0] for unknown in range(900, 910)} == {404}
@@ -97,9 +87,6 @@ def test_a_copy_that_was_used_alone_for_a_while_is_noticed_all_the_same(made):
 
 
 def test_copies_of_one_moment_are_noticed_by_whoever_was_not_put_back(made):
-    used(made, 30, 31)
-    kept(made)
-    used(made, 32, 33)
     put_back(made, HOLDER, "lab")
     with Wired(made) as wired:
         wired.ask(key=34)  # shop saw the label holder since
