@@ -10,7 +10,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +43,11 @@ def _fill(folder: Path, runs: int, identity: bytes) -> None:
     with ledger.log.atomic():  # one sync for all, which a party does not have
         for number in range(runs):
             _one_run(ledger, f"run{number}")
-    store.close()
-    with closing(FileLog(folder / "runs.db")) as journal, journal.atomic():
+    with store._journal.atomic():
         for number in range(runs):
-            journal.append(f"run{number}", 0, "begin", "", b"2026-01-01T00:00:00+00:00")
-            journal.append(f"run{number}", 0, "end", "", b'{"how": "finished", "when": "2026-01-01T00:00:00+00:00"}')
+            store.adopt(f"run{number}")
+            store.end(f"run{number}", "finished")
+    store.close()
 
 
 def _one_run(ledger: Ledger, run: str) -> None:

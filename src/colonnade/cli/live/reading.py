@@ -102,7 +102,7 @@ class Reader:
         """The newest runs, the last one first."""
         with self._looking(self.folder / "runs.db") as journal:
             begun = journal.ask(_BEGUN, NEWEST)
-            ended = {row.run: str(json.loads(row.body)["how"]) for row in journal.rows(kind="end")}
+            ended = {run: str(json.loads(row.body)["how"]) for run, _ in begun for row in journal.rows(run, "end")}
         with contextlib.ExitStack() as files:
             nodes = {name: files.enter_context(self._looking(path)) for name, path in self._nodes().items()}
             held = _locked_files()
