@@ -5,14 +5,15 @@ STAMP := .venv/.ready
 # Keeps compiled tests for the next run whatever the shell says, and one BLAS thread a process: idle ones spin on the core of the other.
 PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 
-.PHONY: demo test test-times kernels check bench papers audit faults slow notebooks mutants wheel docs lock clean
+.PHONY: demo test test-times bytecode kernels check bench papers audit faults slow notebooks mutants wheel docs lock clean
 
 demo: $(STAMP)
 	$(BIN)/colonnade demo
 
-# One file in one process, since its tests share what is slow to make; in the order of the folders, so that short files come last.
-# Four processes on two cores: tests wait for other processes and disks a third of their time.
-IN_FOUR := -n 4 --dist loadfile --no-loadscope-reorder
+# Four processes on two cores: tests wait for other processes and disks a third of their time. A file in one process, since its
+# tests share what is slow to make; in the order of the folders, so that short files come last. On Linux all tests are
+# collected once, before the processes are forked (tests/forks.py); elsewhere libraries may not be forked once loaded.
+IN_FOUR := $(if $(filter Linux,$(shell uname)),-p tests.forks --forks 4,-n 4 --dist loadfile --no-loadscope-reorder)
 
 test: $(STAMP)
 	$(PYTEST) $(IN_FOUR)
@@ -21,10 +22,15 @@ test: $(STAMP)
 test-times: $(STAMP)
 	$(PYTEST) $(IN_FOUR) --durations 20
 
-# Compiles all tests and the kernels that take longest, once: else every process of the tests would do it.
-kernels: $(STAMP)
+# Compiles all tests and what they load, once, so that the next run has it.
+bytecode: $(STAMP)
 	$(PYTEST) --collect-only -qq > /dev/null
-	$(PYTEST) tests/kernels/test_samplers.py tests/kernels/test_score_bounds.py tests/kernels/test_sparse_fw.py
+
+# Compiles the kernels that take longest, once: else every process of the tests would do it.
+kernels: $(STAMP)
+	$(PYTEST) tests/kernels/test_samplers.py tests/kernels/test_score_bounds.py tests/kernels/test_sparse_fw.py \
+	  -k 'exponential_mechanism or noisy_max or odd_columns or lazy_picks or corrective_solver'
+	PYTHONPATH=.:tests OPENBLAS_NUM_THREADS=1 $(BIN)/python -c 'import warm' # those of most fits
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -79,10 +85,17 @@ lock: $(STAMP)
 clean:
 	rm -rf .venv
 
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-compile
+# Nine tenths of all that is unpacked: first, and by two processes. What fails there is left to the call behind it, which looks
+# for what is missing.
+LARGE := opendp|ray|llvmlite|polars-runtime-32|pyarrow|scs|scipy|pandas|statsmodels|sparsediffpy|plotly|scikit-learn|numpy|$\
+         matplotlib|fonttools|grpcio|numba|pillow|cryptography|mypy|highspy|networkx|adbc-driver-manager|adbc-driver-postgresql
+
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "colonnade needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "installing into .venv, once; this takes a minute or two"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-compile --constraint constraints.txt --editable '.[demo,test]'
+	@grep -E '^($(LARGE))==' constraints.txt | xargs -P 2 -n 4 $(PIP) --no-deps --only-binary :all: || true
+	@$(PIP) --constraint constraints.txt --editable '.[demo,test]'
 	@touch $(STAMP)

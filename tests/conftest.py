@@ -26,10 +26,10 @@ sys.path.append(str(Path(__file__).parent / "faults"))  # the toy method of the 
 # Whoever runs tests in the background of a shell has Ctrl-C ignored, and processes inherit that. Tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Half of the usual examples; tests/privacy asks for all of them, and whoever needs more says so.
-settings.register_profile("colonnade", deadline=None, max_examples=50)
+# A third of the usual examples; tests/privacy asks for all of them, and whoever needs more says so.
+settings.register_profile("colonnade", deadline=None, max_examples=30)
 # The same examples every time: a gate must not flicker.
-settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("ci", deadline=None, max_examples=30, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "colonnade")
 
 # Hypothesis reads the constants of all modules that are loaded, to draw them too: ten seconds in every process, and other
