@@ -547,7 +547,7 @@ BAD = {
         file("t.csv", "d\n2020-01-01\n31.12.2020\nsecret\n"),
         in_schema(Date("d", "2020-01-01", "2021-01-01")),
         "column 'd': 2 of 3 texts are no dates of the form '%Y-%m-%d', the first in row 2",
-        'write their form as format = "%d.%m.%Y"',
+        'write their form, as in format = "%d.%m.%Y"',
     ),
     "no key": (
         file("t.csv", "id,x\n1,2\n"),

@@ -67,7 +67,7 @@ def ended(process) -> int | None:
 def test_the_lines_end_with_a_private_fit(followed):
     folder, ran, _ = followed
     assert ran.returncode == 0, ran.stderr
-    assert "(1, 1e-06)-computational differential privacy" in ran.stdout
+    assert "private: ε = 1 at δ = 1e-06 for one row" in ran.stdout
     saved = folder / "tryout" / "coordinator"
     assert (saved / "fit.json").is_file()
     assert "<html" in (saved / "report.html").read_text(encoding="utf-8")[:200].lower()
