@@ -1,6 +1,6 @@
 """Private Gram on real columns of real organisations: held-out accuracy against each party alone, and against nobody.
 
-Splits are 80/20 (by patient where patients come back), delta = 1e-6, bounds are those of colonnade/reproduce/schemas, written down
+Splits are 80/20 (by patient where patients come back), delta = 1e-6, bounds are those of papers/schemas, written down
 as a data dictionary would have them. A quick run simulates the release: exact sums plus Gaussian noise of the sds that the
 secure protocol brings, both shares of a product of two parties counted; the rules and the solve are those of a run. A full
 run is co.fit with co.PrivateGram between the parties, messages, masks, integers and all, once as it comes and once with
