@@ -23,6 +23,7 @@ DASHES: tuple[tuple[float, ...], ...] = (
     (1.2, 3.2),
 )
 MOST = len(COLOURS)  # curves in a panel
+READABLE = 4.5  # contrast of words
 SHADES = (0.0, -0.5, 0.4, -0.75, 0.6, -0.25, 0.2, -0.85)  # below 0 towards black, above 0 towards white
 
 METHODS: dict[str, int] = {
@@ -114,6 +115,21 @@ def shade(colour: str, turn: int) -> str:
     towards, weight = (0 if part < 0 and not dark else 255), abs(part) * (0.75 if dark else 1.0)
     mixed = [round(value * (1 - weight) + towards * weight) for value in parts]
     return "#" + "".join(f"{value:02X}" for value in mixed)
+
+
+def ink(colour: str) -> str:
+    """The colour for words: darker, until it stands 4.5 to 1 against white."""
+    parts = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
+    while contrast(parts) < READABLE:
+        parts = [int(0.95 * value) for value in parts]
+    return "#" + "".join(f"{value:02X}" for value in parts)
+
+
+def contrast(parts: Sequence[int]) -> float:
+    """Of a colour against white, as WCAG 2 counts it."""
+    shares = [value / 255 for value in parts]
+    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return 1.05 / (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05)
 
 
 def apart(wanted: Sequence[float], heights: Sequence[float]) -> list[float]:

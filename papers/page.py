@@ -21,7 +21,7 @@ from typing import Any
 from colonnade.errors import StoreError
 from colonnade.privacy.store import write_synced
 from papers.figure import Figure
-from papers.plot import to_svg, values
+from papers.plot import from_values, to_svg, values
 from papers.runner import Failure, Outcome, facts, run_line
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'"  # a page loads nothing from elsewhere
@@ -80,9 +80,9 @@ def _write_plot(figure: Figure, outcome: Outcome, folder: Path) -> None:
         rows = BytesIO()
         outcome.again_table.write_parquet(rows)
         write_synced(folder / "again.parquet", rows.getvalue())
-    plot = figure.draw(outcome.table)
-    write_synced(folder / "plot.json", json.dumps(values(plot), ensure_ascii=False).encode())
-    drawn = to_svg(plot, foot(run_line(outcome), figure.privacy))
+    kept = values(figure.draw(outcome.table))
+    write_synced(folder / "plot.json", json.dumps(kept, ensure_ascii=False).encode())
+    drawn = to_svg(from_values(kept), foot(run_line(outcome), figure.privacy))
     write_synced(folder / "figure.svg", drawn.encode())
 
 

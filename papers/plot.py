@@ -22,7 +22,7 @@ from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import InvalidInput
-from papers.looks import COLOURS, DASHES, MOST, apart, look
+from papers.looks import COLOURS, DASHES, MOST, apart, ink, look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ LEFT, RIGHT, ROW = 0.85, 0.1, 0.19  # inches: the margins, a line of text
 BESIDE, BELOW = 0.55, 0.72  # inches between panels, for what stands at their axes
 LETTER, NAME, NAMED = (
     0.076,
-    0.066,
+    0.073,
     24,
 )  # inches: a letter of a bar's name and of a curve's; letters in a line of the latter
 NOTED = 0.25  # of the width: how far a level's note reaches
@@ -290,7 +290,7 @@ def _draw_names(axes: Axes, panel: Panel, wide: float, tall: float) -> None:
         start = (0.99, at) if end is None else end
         note = axes.annotate(
             "\n".join(words), xy=start, xycoords="data" if end is not None else "axes fraction",
-            xytext=(1 + 0.12 / wide, at), textcoords="axes fraction", ha="left", va="center", fontsize=8, color=line.colour,
+            xytext=(1 + 0.12 / wide, at), textcoords="axes fraction", ha="left", va="center", fontsize=8, color=ink(line.colour),
             linespacing=1.0, annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": line.colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)},
         )  # fmt: skip

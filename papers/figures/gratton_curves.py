@@ -37,7 +37,8 @@ def curves(title: str, measure: str = "misalignment") -> Callable[[pl.DataFrame]
             if measure == "misalignment" and "floor" in own.columns:
                 floors[float(f"{own['floor'].to_numpy().mean():.1g}")] = None
         for floor in floors:
-            panel.level(floor, "centralised answer" if len(floors) == 1 else "")
+            told = "centralised answer" if len(floors) == 1 else "centralised answers"
+            panel.level(floor, told if floor == max(floors) else "")
         return Plot(title, [panel])
 
     return draw

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import colonnade as co
 from papers.commands import app
-from papers.looks import COLOURS, METHODS, apart
+from papers.looks import COLOURS, METHODS, SHADES, apart, contrast, ink, shade
 from papers.plot import Panel, Plot, from_values, to_svg, values
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -156,6 +156,18 @@ def test_every_colour_stands_out_on_white_and_for_the_colour_blind():
         assert 1.05 / (0.05 + linear(colour) @ [0.2126, 0.7152, 0.0722]) >= 3.0, colour
     seen = [np.clip(blind @ linear(colour), 0, 1) ** (1 / 2.4) * 255 for colour in COLOURS]
     assert min(np.linalg.norm(a - b) for k, a in enumerate(seen) for b in seen[:k]) > 15.0
+
+
+def test_words_are_as_dark_as_words_must_be_whatever_the_shade_of_their_curve():
+    """4.5 to 1 against white, which WCAG 2 asks of text; what is dark enough stays as it is."""
+    for colour in COLOURS:
+        for turn in range(len(SHADES)):
+            word = ink(shade(colour, turn))
+            parts = [int(word[k : k + 2], 16) for k in (1, 3, 5)]
+            assert contrast(parts) >= 4.5
+    assert contrast([255, 255, 255]) == pytest.approx(1.0)
+    assert contrast([0, 0, 0]) == pytest.approx(21.0)
+    assert ink("#1A1A1A") == "#1A1A1A"
 
 
 def test_names_are_pushed_apart_and_keep_their_order():
