@@ -16,7 +16,7 @@ from colonnade.kernels import curves
 from colonnade.methods.gram.curves import Curves, candidates, choose_depth, weigh
 from colonnade.methods.gram.rule import Gram, RowFrame, as_they_are, survival
 from colonnade.methods.gram.solve import solve
-from colonnade.methods.method import Job
+from colonnade.methods.method import Job, curves_in_words
 from colonnade.privacy.accountant import rho_for
 from colonnade.runs.preview import preview
 
@@ -199,6 +199,24 @@ def test_straight_labels_lose_little_to_lines(tmp_path):
     found = [area(y, fitted(tmp_path / str(i), **told).scores(new)) for i in range(2)]
     lines = area(y, fitted(tmp_path / "lines", **told, schemas=as_lines()).scores(new))
     assert min(found) > lines - 0.02  # three sds of the noise of either
+
+
+@pytest.mark.parametrize(
+    ("smooth", "values", "said"),
+    [
+        ((2, 2), None, "curves of depth 2, 2 in all: 8 columns instead of 2"),
+        ((1, True), None, "curves of depth 1 to 3, 2 in all: 10 columns instead of 2"),
+        ((False, 8), 4, "curves of depth 2, 1 in all: 5 columns instead of 2"),
+        ((None, False), None, ""),
+    ],
+)
+def test_curves_that_are_asked_for_are_said_as_those_that_are_chosen(smooth, values, said):
+    schemas = {
+        n: co.Schema((co.Numeric("x", 0, 1, smooth=s, values=values),)) for n, s in zip("ab", smooth, strict=True)
+    }
+    frame = pl.DataFrame({"key": [1, 2, 3], "x": [0.1, 0.5, 0.9], "y": [0, 1, 0]})
+    fed = co.Federation.from_frames({"a": frame, "b": frame}, on="key", label=("a", "y"), schemas=schemas)
+    assert curves_in_words(fed.roster()) == said
 
 
 def test_the_same_call_goes_on_and_a_dry_run_says_depth_columns_and_bytes(tmp_path, monkeypatch):

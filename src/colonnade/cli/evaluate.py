@@ -128,7 +128,9 @@ def scorecard(
     points: Annotated[float, typer.Option(help="So many points mean good : bad = --odds : 1.")] = 600.0,
     odds: Annotated[float, typer.Option(help="Of good to bad, at --points.")] = 50.0,
     double: Annotated[float, typer.Option(help="So many more points mean twice the odds.")] = 20.0,
-    bins: Annotated[int | None, typer.Option(min=1, help="Bins of a number at most; else as few as are exact.")] = None,
+    bins: Annotated[
+        int | None, typer.Option(min=1, help="Bins of a number at most; else few, within double/8.")
+    ] = None,
     good: Annotated[
         str | None, typer.Option(help="The class that is good, in the label's own words; else the one not learnt.")
     ] = None,

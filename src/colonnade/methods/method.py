@@ -83,13 +83,18 @@ class Roster:
 
 
 def curves_in_words(roster: Roster) -> str:
-    """What was made of columns that left it to the method; empty: nothing."""
-    if not roster.depth:
+    """How deep the curves are that were asked for or chosen, and how many columns; empty: there are none."""
+    depths, hats = list[int](), 0
+    for known in roster.known.values():
+        for level in filter(None, known.level):  # those of a curve rise from 1 on
+            hats += 1
+            depths[len(depths) - (level > 1) :] = [level]
+    if not depths:
         return ""
-    levels = [level for known in roster.known.values() for level in known.level]
-    count, columns = levels.count(1), sum(len(places) for places in roster.positions.values())
-    hats = sum(level > 0 for level in levels)
-    return f"curves of depth {roster.depth}, {count:,} in all: {columns:,} columns instead of {columns - hats:,}"
+    deep = "" if min(depths) == max(depths) else f"{min(depths)} to "
+    columns = sum(len(places) for places in roster.positions.values())
+    said = f"curves of depth {deep}{max(depths)}, {len(depths):,} in all"
+    return f"{said}: {columns:,} columns instead of {columns - hats:,}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,13 +135,13 @@ def preview(
 
 
 def _about_curves(federation: Federation, problem: Any, call: CheckedCall, size: int | None) -> tuple[str, ...]:
-    """What the curves that the method chose make of the table, and of the bytes."""
+    """What the curves, asked for or chosen, make of the table, and of the bytes."""
     if not (said := curves_in_words(call.job.roster)):
         return ()
     flat = None
     if size is not None and size >= MANY:
         flat = _estimate_bytes(federation.as_lines(), problem, call.method, call.job.privacy)
-    known = "" if size is None or flat is None else f", and about {size:,} bytes instead of {flat:,}"
+    known = "" if flat in (None, size) else f", and about {size:,} bytes instead of {flat:,}"
     double = " That is more than double:" if size is not None and flat is not None and size > 2 * flat else ""
     return (f"{said}{known}.{double} smooth = false in a schema keeps a column a line",)
 
