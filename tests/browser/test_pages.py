@@ -28,7 +28,8 @@ CHROMIUM = Path("/usr/bin/chromium")
 pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs {CHROMIUM}: apt-get install chromium")
 
 SCHEMES = ("light", "dark")
-PARTIES = {"hospital": [0, 1, 2], "lab": [3, 4, 5], "insurer": [6, 7, 8]}
+LONG = "insurer_of_all_who_live_in_the_province_and_beyond_its_borders_since_1998"
+PARTIES = {"hospital": [0, 1, 2], "lab": [3, 4, 5], LONG: [6, 7, 8]}
 
 
 def drawn(rows, seed):
@@ -165,6 +166,12 @@ CUT = """() => [...document.querySelectorAll("body *")].filter((one) => one.scro
 @every_page
 def test_nothing_is_cut_at_the_side_without_a_cue(opened, addresses, name):
     assert opened(addresses[name], width=390).evaluate(CUT) == []
+
+
+def test_the_budgets_fit_a_screen_and_scroll_on_a_phone(opened, addresses):
+    hidden = """() => { const one = document.querySelector("#budgets .scroll"); return one.scrollWidth - one.clientWidth; }"""
+    assert opened(addresses["live view"]).evaluate(hidden) <= 0
+    assert opened(addresses["live view"], width=390).evaluate(hidden) > 0
 
 
 @every_page

@@ -211,7 +211,7 @@ def test_classes_are_told_as_differences_in_probability(tmp_path):
 def test_the_summary_says_what_must_be_said(fit):
     text = told(fit.inference())
     for words in (
-        "rows 4,000",
+        "4,000 rows",
         "ε 4, δ 1e-06 (already spent; this page costs nothing)",
         "capped to [0, 8.00]",
         "rows shortened: none (schema)",

@@ -24,7 +24,7 @@ SCHEMAS = {
     "clinic": co.Schema((co.Numeric("age", 0, 100), co.Categorical("ward", ("A", EVIL)))),
     "lab": co.Schema((co.Numeric("crp", 0, 10),)),
 }
-VOID = {"br", "hr", "img", "progress"}
+VOID = {"br", "hr", "img", "progress", "wbr"}
 
 
 class Checked(HTMLParser):

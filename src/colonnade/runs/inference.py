@@ -317,7 +317,7 @@ class Inference:
         price = f"ε {shown(told.epsilon)}, δ {told.delta:g} (already spent; this page costs nothing)"
         price = price if math.isfinite(told.epsilon) else "no bound on ε: see the release's statement"
         kind = "a private release" if self.release.noisy else "an exact release"
-        return f"Linear regression of {self._aim} from {kind}   rows {self.release.rows:,}   {price}"
+        return f"Linear regression of {self._aim} from {kind}: {self.release.rows:,} rows, {price}"
 
     def _about(self) -> tuple[str, ...]:
         release, every = self.release, len(self.kept) + len(self.left_out)

@@ -254,7 +254,7 @@ def _remarks(fit: Fit, link: Link, silent: Sequence[str]) -> tuple[str, ...]:
     said = []
     if link.weight != 1.0:
         said.append(
-            "probabilities of this fit bend away from the scale's odds; the scorer's `probability` gives the fit's own"
+            "Probabilities of this fit bend away from the scale's odds; the scorer's `probability` gives the fit's own"
         )
     if any(schema is not None and schema.source == "data" for schema in fit.schemas.values()):
         said.append("bounds and levels were read off the data and are not public: declare schemas to publish the card")

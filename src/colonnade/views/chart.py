@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from colonnade.errors import InvalidInput
-from colonnade.views.parts import Markup, human_bytes
+from colonnade.views.parts import Markup, breakable, human_bytes
 
 # A colour means one thing: a party (these), the model or the run as a whole (INK), or how a value looked when it left
 # (style.css: masked, noisy, exact). All stand out on white and on the dark page (3 to 1 and more).
@@ -48,6 +48,7 @@ class Axis:
     bytes: bool = False
     low: float | None = None
     high: float | None = None
+    whole: bool = False  # nothing lies between two whole numbers
 
     def span(self, values: Sequence[float]) -> tuple[float, float]:
         """The ends that show all values; of logarithms on a log axis."""
@@ -68,7 +69,7 @@ class Axis:
         values = self._decades(low, high) if self.log else []
         if len(values) < 2:  # no log axis, or one so short that it is almost even
             bottom, top = (10.0**low, 10.0**high) if self.log else (low, high)
-            step = _nice((top - bottom) / 5)
+            step = max(_nice((top - bottom) / 5), 1.0 if self.whole else 0.0)
             values = [k * step for k in range(math.ceil(bottom / step - 1e-9), math.floor(top / step + 1e-9) + 1)]
         return [(self.share(value, span), self._text(value)) for value in values]
 
@@ -83,7 +84,8 @@ class Axis:
     def _text(self, value: float) -> str:
         if self.bytes:
             return human_bytes(round(value)).replace(".00 ", " ").replace(".0 ", " ")
-        return f"{value:.4g}".replace("-", "−")
+        plain = f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
+        return plain.replace("-", "−")
 
 
 def lines(curves: Sequence[Curve], x: Axis, y: Axis, *, label: str, diagonal: bool = False) -> Markup:
@@ -128,9 +130,8 @@ def stacked_bars(
             box = f'x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
             inner.append(f'<rect {box} fill="{colours[name]}"/>')
             floors[number] += part
-    whole = [(share, text) for share, text in x.ticks(across) if "." not in text]
     keys = legend([(name, colours[name], None) for name in heights])
-    return Markup(_frame(inner, [], x, y, whole, y.ticks(up), label) + keys)
+    return Markup(_frame(inner, [], x, y, x.ticks(across), y.ticks(up), label) + keys)
 
 
 def bar(value: float, error: float, span: tuple[float, float], colour: str) -> Markup:
@@ -175,7 +176,7 @@ def legend(entries: Sequence[tuple[str, str, str | None]]) -> Markup:
         if dash is not None:
             dashes = f' stroke-dasharray="{dash}"' if dash else ""
             mark = f'<line x1="0" x2="18" y1="6" y2="6" stroke="{colour}" stroke-width="2.5"{dashes}/>'
-        keys.append(f'<li><svg width="18" height="12" aria-hidden="true">{mark}</svg>{escape(name)}</li>')
+        keys.append(f'<li><svg width="18" height="12" aria-hidden="true">{mark}</svg>{breakable(name)}</li>')
     return Markup(f'<ul class="legend">{"".join(keys)}</ul>')
 
 
@@ -191,13 +192,13 @@ def _frame(
         anchor = "end" if share > 0.97 else "middle"
         text.append(f'<text x="{100.0 * share:.2f}%" y="100%" dy="18" text-anchor="{anchor}">{escape(words)}</text>')
     return Markup(
-        f'<p class="axis" aria-hidden="true">{escape(y.name)}</p>'
+        f'<p class="axis" aria-hidden="true">{breakable(y.name)}</p>'
         f'<svg class="plot" role="img" aria-label="{escape(label)}"><g class="grid">{"".join(grid)}'
         '<line x1="0" x2="0" y1="0" y2="100%"/><line x1="0" x2="100%" y1="100%" y2="100%"/></g>'
         f'<svg viewBox="0 0 {UNIT:g} {UNIT:g}" width="100%" height="100%" '
         f'preserveAspectRatio="none">{"".join(inner)}</svg>'
         f"{''.join(outer)}{''.join(text)}</svg>"
-        f'<p class="axis right" aria-hidden="true">{escape(x.name)}</p>'
+        f'<p class="axis right" aria-hidden="true">{breakable(x.name)}</p>'
     )
 
 

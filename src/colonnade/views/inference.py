@@ -120,4 +120,4 @@ def _drawn(facts: InferenceFacts) -> Markup:
 
 def inference_section(facts: InferenceFacts | str) -> str:
     """The section of the report: a table with its plot, or why there is none."""
-    return paragraph(facts) if isinstance(facts, str) else as_html(facts)
+    return paragraph(facts[:1].upper() + facts[1:]) if isinstance(facts, str) else as_html(facts)

@@ -162,7 +162,7 @@ def convergence_section(fit: FitFacts) -> str:
         points = _history(fit, name, log=axis.log)
         if points:
             line = chart.Curve(name, points, INK)
-            drawn = chart.lines([line], chart.Axis("round"), axis, label=caption)
+            drawn = chart.lines([line], chart.Axis("round", whole=True), axis, label=caption)
             parts.append(html.figure(drawn, caption, _history_table(fit, name)))
     return "".join(parts)
 
@@ -216,7 +216,8 @@ def _so_far(fit: FitFacts) -> str:
     if not curves:
         return ""
     caption = "Bytes on the wires up to each round, by direction."
-    drawn = chart.lines(curves, chart.Axis("round"), chart.Axis("bytes so far", bytes=True, low=0.0), label=caption)
+    x, y = chart.Axis("round", whole=True), chart.Axis("bytes so far", bytes=True, low=0.0)
+    drawn = chart.lines(curves, x, y, label=caption)
     rows = []
     for t in html.evenly_spaced(last + 1):
         so_far = (max((total for round_, total in known.items() if round_ <= t), default=0.0) for _, known in columns)

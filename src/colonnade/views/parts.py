@@ -33,6 +33,13 @@ def as_html(value: str) -> str:
     return value if isinstance(value, Markup) else escape(value)
 
 
+def breakable(cell: str) -> str:
+    """Text as HTML, in which names of many letters may break after their marks."""
+    if isinstance(cell, Markup):
+        return cell
+    return re.sub(r"[\w.:/=~-]{25,}", lambda long: re.sub(r"(?<=[_.:/=-])(?=\w)", "<wbr>", long[0]), escape(cell))
+
+
 def table(
     caption: str,
     head: Sequence[str],
@@ -56,7 +63,7 @@ def table(
             kind = "th" if names else "td"
             marks = f' scope="{scope}"' if names else ""
             marks += ' class="n"' if 0 < len(cells) - bars - place <= numbers else ""
-            parts.append(f"<{kind}{marks}>{as_html(cell)}</{kind}>")
+            parts.append(f"<{kind}{marks}>{breakable(cell)}</{kind}>")
         return f"<tr>{''.join(parts)}</tr>"
 
     body = "".join(line(row, "row") for row in rows)
@@ -65,7 +72,7 @@ def table(
     foot = f"<tfoot>{line(total, 'row')}</tfoot>" if total else ""
     # A table wider than the screen scrolls inside this region, which the keyboard can reach.
     region = f'<div class="{kind}" role="region" aria-label="{escape(caption)}" tabindex="0">'
-    inside = f"<caption>{escape(caption)}</caption>{top}<tbody>{body}</tbody>{foot}"
+    inside = f"<caption>{breakable(caption)}</caption>{top}<tbody>{body}</tbody>{foot}"
     return Markup(f"{region}<table>{inside}</table></div>")
 
 
@@ -98,7 +105,7 @@ def folded_part(summary: str, inside: str) -> Markup:
 def figure(chart: str, caption: str, data: str) -> Markup:
     """A chart with its caption, and the same figures as a table for whoever cannot see it."""
     figures = folded_part("The figures as a table", data)
-    return Markup(f"<figure>{as_html(chart)}<figcaption>{escape(caption)}</figcaption>{figures}</figure>")
+    return Markup(f"<figure>{as_html(chart)}<figcaption>{breakable(caption)}</figcaption>{figures}</figure>")
 
 
 def section(key: str, title: str, body: str) -> str:

@@ -107,7 +107,7 @@ def _timeline(fit: FitFacts) -> str:
         for number_, size in left_by_round(fit, party).items():
             parts[number_ // width] += size
     caption = f"Bytes that left each party, by {'round' if width == 1 else f'{width} rounds'}."
-    x, y = chart.Axis("round"), chart.Axis("bytes that left", bytes=True, low=0.0)
+    x, y = chart.Axis("round", whole=True), chart.Axis("bytes that left", bytes=True, low=0.0)
     drawn = chart.stacked_bars(heights, places, x, y, label=caption)
     sizes = zip(*heights.values(), strict=True)
     rows = [(f"{place:,}", *(human_bytes(int(size)) for size in row)) for place, row in zip(places, sizes, strict=True)]
