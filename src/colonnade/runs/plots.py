@@ -44,6 +44,8 @@ class Plots:
                 drawn.add_bar(**found, marker_color=colour, orientation="h", name=party)
         drawn.update_yaxes(categoryorder="array", categoryarray=[names[k] for k in reversed(places)])
         title = f"{len(places)} of {len(lines):,} coefficients, the largest first"
+        drawn.update_yaxes(dtick=1, automargin=True)  # every bar has its name
+        drawn.update_layout(height=160 + 22 * len(places))
         return drawn.update_layout(barmode="overlay", title=title, xaxis_title="per unit of the encoded column")
 
     def path(self, most: int = SHOWN) -> Any:
@@ -73,6 +75,7 @@ class Plots:
         for party, colour in party_colours(parties_of(fit)).items():
             sent = left_by_round(fit, party)
             drawn.add_bar(x=list(sent), y=list(sent.values()), name=party, marker_color=colour)
+        drawn.update_xaxes(dtick=1 if fit.communication.rounds < 10 else None)  # no half of a round
         return drawn.update_layout(
             barmode="stack", title="What left the parties", xaxis_title="round", yaxis_title="bytes"
         )

@@ -135,7 +135,7 @@ def stacked_bars(
 
 
 def bar(value: float, error: float, span: tuple[float, float], colour: str) -> Markup:
-    """A bar from zero inside a table's cell, with a whisker of `error` to either side."""
+    """A bar from zero inside a table's cell, with a whisker of `error` to either side; sized also where no style is."""
 
     def at(number: float) -> float:
         return 100.0 * (min(max(number, span[0]), span[1]) - span[0]) / (span[1] - span[0])
@@ -146,7 +146,7 @@ def bar(value: float, error: float, span: tuple[float, float], colour: str) -> M
         ends = f'x1="{at(value - error):.2f}%" x2="{at(value + error):.2f}%"'
         whisker = f'<line {ends} y1="50%" y2="50%" class="whisker"/>'
     return Markup(
-        '<svg class="bar" aria-hidden="true" focusable="false">'
+        '<svg class="bar" width="240" height="18" aria-hidden="true" focusable="false">'
         f'<rect x="{left:.2f}%" y="15%" width="{max(right - left, 0.4):.2f}%" height="70%" fill="{colour}"/>'
         f'<line x1="{at(0.0):.2f}%" x2="{at(0.0):.2f}%" y1="0" y2="100%" class="zero"/>{whisker}</svg>'
     )

@@ -29,7 +29,7 @@ SHOWN = 12  # curves drawn in a report, the widest first
 NOTEBOOK = (
     ".effect-curves .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); } "
     ".effect-curves .plot { display: block; overflow: visible; width: 70%; height: 12rem; margin: .2rem 1rem 1.5rem "
-    "4.6rem; } .effect-curves .grid line { stroke: #8886; }"
+    "4.6rem; } .effect-curves .grid line { stroke: #8886; } .effect-curves text { fill: currentColor; }"
 )
 
 
