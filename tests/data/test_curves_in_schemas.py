@@ -87,6 +87,7 @@ def test_no_curve_has_more_bends_than_its_values_can_show(values, deepest):
 def test_a_file_keeps_curves_and_says_nothing_where_nothing_is_said():
     made = schema(smooth=3, values=40, monotone=-1)
     assert co.Schema.from_text(made.to_text()) == made
+    assert schema(smooth=np.int64(3), values=np.int64(40), monotone=np.int64(-1)).to_text() == made.to_text()
     assert "smooth = 3\nvalues = 40\nmonotone = -1\n" in made.to_text()
     plain = schema()
     assert "smooth" not in plain.to_text().split("dose")[0]
@@ -101,6 +102,7 @@ def test_a_file_keeps_curves_and_says_nothing_where_nothing_is_said():
         ({"smooth": True, "scale": False}, "a curve needs a number that is scaled"),
         ({"values": 1}, "values is 1. Write how many"),
         ({"monotone": 0}, "monotone is 0. Write 1 where it never falls"),
+        ({"monotone": 1.0}, "monotone is 1.0. Write 1 where it never falls"),
     ],
 )
 def test_mistakes_are_said(curve, says):

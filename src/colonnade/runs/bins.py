@@ -112,10 +112,11 @@ def _checked(effect: Effect, edges: list[float], low: float, high: float) -> lis
 def _round_values(low: float, high: float, least: float) -> list[float]:
     """Multiples of 1, 2 or 5 times a power of ten, and of `least` or more, between the bounds."""
     raw = max((high - low) / STEPS, least)
-    power = 10.0 ** math.floor(math.log10(raw))
+    places = math.floor(math.log10(raw))
+    power, digits = 10.0**places, max(12, 3 - places)
     step = next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= raw * (1.0 - 1e-12))
     first, last = math.floor(low / step) + 1, math.ceil(high / step) - 1
-    return [value for k in range(first, last + 1) if low < (value := round(k * step, 12)) < high]
+    return [value for k in range(first, last + 1) if low < (value := round(k * step, digits)) < high]
 
 
 def _greedy(effect: Effect, candidates: Sequence[float], tolerance: float) -> list[float]:

@@ -305,7 +305,11 @@ def _check_bounds(column: Numeric | Date, read: Callable[[str, object], Any]) ->
 
 
 def _check_curve(column: Numeric) -> None:
-    smooth, values, monotone = column.smooth, column.values, column.monotone
+    for key in ("smooth", "values", "monotone"):  # whole numbers of NumPy, too, as Python's: files are written of them
+        if isinstance(given := getattr(column, key), np.integer):
+            object.__setattr__(column, key, int(given))
+    smooth, values = column.smooth, column.values
+    monotone: object = column.monotone
     depth = isinstance(smooth, int) and (isinstance(smooth, bool) or 1 <= smooth <= curves.DEEPEST)
     if not (smooth is None or depth):
         raise wrong(column.name, f"smooth is {smooth!r}. Write true, false or a depth from 1 to {curves.DEEPEST}.")
@@ -313,7 +317,7 @@ def _check_curve(column: Numeric) -> None:
         raise wrong(column.name, "a curve needs a number that is scaled by its bounds. Leave scale = false out.")
     if values is not None and (isinstance(values, bool) or not isinstance(values, int) or values < 2):
         raise wrong(column.name, f"values is {values!r}. Write how many different values there are, 2 or more.")
-    if monotone is not None and (isinstance(monotone, bool) or monotone not in (-1, 1)):
+    if monotone is not None and (type(monotone) is not int or monotone not in (-1, 1)):
         raise wrong(column.name, f"monotone is {monotone!r}. Write 1 where it never falls, -1 where it never rises.")
 
 
