@@ -226,6 +226,12 @@ def test_the_wheel_works_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> 
     sys.stdout.write(
         f"base install: {sum(sizes.values()):,.0f} MB, of which {compiled:,.0f} MB is code that pip compiled\n"
     )
+    by_package: dict[str, float] = {}
+    for path, size in sizes.items():
+        package = path.relative_to(fresh).parts[3].removesuffix(".libs")
+        by_package[package] = by_package.get(package, 0.0) + size
+    largest = sorted(by_package.items(), key=lambda item: -item[1])[:9]
+    sys.stdout.write("largest, MB: " + ", ".join(f"{package} {size:,.1f}" for package, size in largest) + "\n")
     assert sum(sizes.values()) - compiled < 650  # what `pip install --no-compile` takes
     where = python("import colonnade; print(colonnade.__file__)", program=program, cwd=tmp_path)
     assert Path(where).is_relative_to(fresh)

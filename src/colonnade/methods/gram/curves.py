@@ -68,7 +68,9 @@ class Curves:
     def doubt(self) -> str | None:
         """Why standard errors would not cover; None: not for curves."""
         if self.choose and self.level.any():
-            return "curves are as bent as the release bears out, which these errors leave out; smooth=False keeps lines"
+            return (
+                "curves are as bent as the release bears out, which these errors leave out; smooth = false keeps lines"
+            )
         return "curves were kept monotone, which these errors leave out" if self.blocks() else None
 
 
