@@ -374,6 +374,7 @@ FORMS = {
 }
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize(("encoding", "separator", "decimal"), FORMS.values(), ids=FORMS)
 def test_a_csv_file_of_another_form_is_read_as_the_usual_one(encoding, separator, decimal, tmp_path, small_blocks):
     lines = [("pid", "x", "n", "c"), *((f"{i:04}", f"{i + 0.25}", str(i), f"née; {i % 3}") for i in range(300))]

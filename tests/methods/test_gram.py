@@ -574,8 +574,10 @@ def test_the_link_is_that_of_two_normal_classes_with_the_scores_own_moments():
     assert (solved.link.low, solved.link.high) == pytest.approx((away * share, 1 - away * (1 - share)))
 
 
-@pytest.mark.thinned("slow")
-@pytest.mark.parametrize(("columns", "strength"), [(12, 0.0), (3, 0.05), (12, 0.3), (1, 0.0)])
+@pytest.mark.parametrize(
+    ("columns", "strength"),
+    [(12, 0.0), (3, 0.05), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((12, 0.3), (1, 0.0)))],
+)
 def test_the_covariance_of_scores_and_labels_is_off_by_as_much_as_is_said(columns, strength, monkeypatch):
     """Pulls b + e, e of the release's noise and of sampling: 500 draws. What is said of b'x is right on average and
     so is

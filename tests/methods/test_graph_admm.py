@@ -101,7 +101,7 @@ def test_all_agents_restart_in_the_same_rounds_with_the_same_penalty(monkeypatch
     assert all(history == histories[0] for history in histories)
 
 
-@pytest.mark.parametrize("unit", [1e-3, 1e3])
+@pytest.mark.parametrize("unit", [1e-3, pytest.param(1e3, marks=pytest.mark.slow)])
 def test_with_kinks_the_unit_of_the_labels_does_not_matter(unit):
     """The dual vector keeps its size and the predictions do not: the penalty must find its own."""
     X, y = table(23, 20, 4)
