@@ -185,9 +185,9 @@ def make_scorecard(
     base = round(exact)
     under, over = (base - exact + sum(ends[k] for *_, ends in made) for k in (0, 1))
     return Scorecard(
-        points,
-        odds,
-        double,
+        float(points),
+        float(odds),
+        float(double),
         good,
         base,
         abs(base - exact) + SLACK,
