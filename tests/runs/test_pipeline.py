@@ -86,7 +86,13 @@ def test_levels_that_are_whole_numbers_may_come_as_texts_or_as_numbers(fit, miss
     held = {"coefficients": Coefficients(x, []), "schemas": {"zone": schema}, "features": {"zone": schema.features}}
     numbers = replace(fit, on=None, **held)
     model = numbers.pipeline()
-    for cells in ([1, 2, 9, -30], [1, 2, None], [1.0, 0.5, None, 2.0], ["1", "2", "moon", None, "sun"]):
+    for cells in (
+        [1, 2, 9, -30],
+        [1, 2, None],
+        [1.0, 0.5, None, 2.0],
+        ["1", "2", "moon", None, "sun"],
+        ["1.0", "-30.0", "2.5"],
+    ):
         table = pl.Series("zone", cells).to_frame()
         for given in (table, table.to_pandas(), pd.DataFrame({"zone": pd.array(cells)})):
             np.testing.assert_allclose(model.decision_function(given), numbers.scores(table), rtol=1e-9)

@@ -27,6 +27,7 @@ from colonnade.runs.bins import MOST, bounds_of, in_order
 from colonnade.runs.effects import Effect
 from colonnade.runs.evidence import ClassSums, Witness
 from colonnade.runs.scorecard import _numbers
+from colonnade.views import scorer
 from colonnade.views.fit_facts import Coefficients
 
 
@@ -501,6 +502,24 @@ def test_the_exported_scorer_needs_nothing_and_gives_the_same_points(fit, tmp_pa
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import scorer; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=60)
     assert not {"colonnade", "numpy", "polars"} & set(loaded.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("cell", "place"), [("1", 0), ("1.0", 0), (1.0, 0), ("2.0", 1), ("2", 3), ("1.5", 3), ("x.0", 3)]
+)
+def test_whole_numbers_among_levels_are_read_with_a_point_too(cell, place):
+    column = co.Categorical("zone", ("1", "2.0", "x"))
+    levels = {level: k for k, level in enumerate(column.levels)}
+    known = {"key": "zone", "kind": "level", "levels": levels, "floats": {"2": 1}, "other": 3, "gap": None}
+    assert scorer.places({"zone": cell}, {"columns": [known]}) == [place]
+    (found,) = np.flatnonzero([rows.size for rows, _ in column.encode(pl.Series([cell])).columns]).tolist() or [3]
+    assert found == place
+
+
+def test_an_empty_cell_and_nan_are_gaps_of_a_number_in_a_file(fit):
+    card, rows = fit.scorecard(), side_by_side(tables(5))
+    gaps = card.places(rows.with_columns(income=pl.lit(None)))
+    assert np.array_equal(card.places(rows.with_columns(income=pl.lit("NaN"))), gaps)
 
 
 def test_the_exported_scorer_says_what_is_wrong_without_a_cell(fit, tmp_path):

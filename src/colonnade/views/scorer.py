@@ -65,6 +65,8 @@ def _place(column: Mapping[str, Any], row: Mapping[str, Any]) -> int:
     if key not in row:
         raise ValueError(f"the row has no column {key!r}")
     value = row[key] if column["kind"] in ("number", "flag") else _day(column, row[key])
+    if column["kind"] == "number" and isinstance(value, str):
+        value = _number(column, value)  # "nan" is a gap, too
     if value is None or value != value:  # nan differs from itself
         if column["gap"] is None:
             raise ValueError(f"{key!r} is missing, and the model was made for rows without gaps in it")
@@ -97,7 +99,9 @@ def _level(column: Mapping[str, Any], value: Any) -> int:
         text = str(int(value)) if value.is_integer() and abs(value) < 2.0**53 else repr(value)
         place = levels.get(text, floats.get(text))
     else:
-        place = levels.get(str(value).lower() if isinstance(value, bool) else str(value))
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        whole = text[:-2] if text.endswith(".0") and text[:-2].lstrip("-").isdecimal() else text  # 1.0 in a file
+        place = levels.get(text, levels.get(whole))
     return int(column["other"] if place is None else place)
 
 

@@ -216,6 +216,9 @@ class Categorical:
         texts = cells.texts_of(self.name, values)
         if values.dtype.is_float():  # a number is written "1" or "1.0": the level that means it, unless both are levels
             texts = texts.replace({_whole(level): level for level in self.levels if _whole(level) not in self.levels})
+        elif pointed := {f"{level}.0": level for level in self.levels if level.removeprefix("-").isdecimal()}:
+            # So a file has whole numbers that somebody read as floats before, because of gaps.
+            texts = texts.replace({text: level for text, level in pointed.items() if text not in self.levels})
         cells.refuse_gaps(self.name, self.missing, texts.null_count())
         if self.missing not in ("refuse", "indicator"):
             texts = texts.fill_null(self.missing)
