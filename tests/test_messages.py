@@ -248,7 +248,8 @@ WRONG: Wrong = {
     "a key that is not in a frame": (
         lambda folder: frames(on="pid"),
         co.InvalidInput,
-        "party 'airline' has no key column 'pid'; its columns are 'key', 'a', 'late'.",
+        "party 'airline' has no key column 'pid'; its columns are 'key', 'a', 'late'. The key has one name at all parties, "
+        "in the first line of each file.",
     ),
     "a label that is not in its frame": (
         lambda folder: frames(label=("airline", "delay")),
