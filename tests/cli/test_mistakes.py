@@ -536,6 +536,13 @@ def test_what_is_no_mistake_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Semicolons, UTF-16 and rows in another order are how files are."""
     three_parties(tmp_path)
     monkeypatch.chdir(tmp_path)
-    Path("registry.csv").write_text(Path("registry.csv").read_text(), encoding="utf-16")
     fitted()
+    for name in ("registry.csv", "new_registry.csv"):
+        Path(name).write_text(Path(name).read_text(), encoding="utf-16")
+    again = CliRunner().invoke(app, ["init", "again.toml", *INIT[1:]])
+    assert again.exit_code == 0, again.output
+    declared = [
+        Path(name).read_text().partition("[data]")[2].partition("[problem]")[0] for name in ("study.toml", "again.toml")
+    ]
+    assert declared[0] == declared[1] != ""
     assert CliRunner().invoke(app, list(PREDICT)).exit_code == 0
