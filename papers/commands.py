@@ -24,6 +24,8 @@ Results = Annotated[Path, typer.Option(help="Where rows, plots and the gallery a
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; by default one a core.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only names: of figures that failed or differ.")]
+Names = Annotated[bool, typer.Option("--quiet", "-q", help="Print only names.")]
+Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit code 1 where something differs.")]
 Pages = Annotated[Path, typer.Option("--pages", help="The folder of the pages, with the record in results/.")]
 Seeds = Annotated[
     int, typer.Option(min=1, max=2, help="2: once more with other seeds; a verdict that differs is marked as unstable.")
@@ -43,7 +45,7 @@ def _every() -> None:
 @app.command("list")
 def list_figures(
     results: Results = Path("reproduced"),
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the figures' names.")] = False,
+    quiet: Names = False,
     as_json: AsJson = False,
 ) -> None:
     """Name the figures, the data they read, and what a quick run of each took, if one is in the results folder.
@@ -204,7 +206,7 @@ def judge(
 def publish(
     results: Results = Path("reproduced"),
     folder: Pages = Path("papers"),
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the figures' names.")] = False,
+    quiet: Names = False,
     as_json: AsJson = False,
 ) -> None:
     """Keep verdicts and plots of a results folder in papers/results, and render the pages from them.
@@ -233,8 +235,8 @@ def publish(
 @app.command()
 def draw(
     folder: Pages = Path("papers"),
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit code 1 where a plot differs.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the figures' names.")] = False,
+    check: Check = False,
+    quiet: Names = False,
     as_json: AsJson = False,
 ) -> None:
     """Draw every kept figure again from the curves in its record; nothing is run.
@@ -263,8 +265,8 @@ def draw(
 @app.command()
 def pages(
     folder: Pages = Path("papers"),
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit code 1 where a page differs.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the pages' names.")] = False,
+    check: Check = False,
+    quiet: Names = False,
     as_json: AsJson = False,
 ) -> None:
     """Render findings.md, gallery.md and the table in README.md from the record in papers/results.

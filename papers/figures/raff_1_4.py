@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -151,14 +151,25 @@ COMMON = (
     "A step costs the nonzeros of all rows that hold the chosen column. Without noise the steepest columns are common ones, since a slope is a sum over the "
     "rows that hold the column, and their rows are a large part of the table. Under noise that drowns the slopes, as in table 3, picks are rare columns and cheap."
 )
+
+
+def _figure(**own: Any) -> Figure:
+    """All four are drawn from the same runs."""
+    common: dict[str, Any] = {
+        "paper": PAPER,
+        "setting": SETTING,
+        "cases": cases,
+        "run": run,
+        "privacy": EXACT,
+        "less": LESS,
+    }
+    return Figure(**common, data=tuple(REAL.values()), shares="raff-1-4", **own)
+
+
 FIGURES = (
-    Figure(
+    _figure(
         name="raff-1",
-        paper=PAPER,
         title="Convergence of algorithms 1 and 2, not private",
-        setting=SETTING,
-        cases=cases,
-        run=run,
         draw=drawer("round", "gap", ("iteration", GAP), "Algorithm 2 does not take algorithm 1's steps"),
         claims=(
             Claim(
@@ -185,18 +196,10 @@ FIGURES = (
                 "exact: picks compared one by one",
             ),
         ),
-        privacy=EXACT,
-        data=tuple(REAL.values()),
-        less=LESS,
-        shares="raff-1-4",
     ),
-    Figure(
+    _figure(
         name="raff-2",
-        paper=PAPER,
         title="How many times fewer operations algorithm 2 needs",
-        setting=SETTING,
-        cases=cases,
-        run=run,
         draw=drawer(
             "round",
             "fewer",
@@ -213,34 +216,18 @@ FIGURES = (
                 finding=COMMON,
             ),
         ),
-        privacy=EXACT,
-        data=tuple(REAL.values()),
-        less=LESS,
-        shares="raff-1-4",
     ),
-    Figure(
+    _figure(
         name="raff-3",
-        paper=PAPER,
         title="Items popped from the heap, over the nonzeros of the solution",
-        setting=SETTING,
-        cases=cases,
-        run=run,
         draw=drawer(
             "round", "ratio", ("iteration", "pops a step / nonzeros"), "The heap is asked for few items a step", False
         ),
         claims=(Claim("the ratio is at most 3", _few_pops, "exact counts, mean over the steps"),),
-        privacy=EXACT,
-        data=tuple(REAL.values()),
-        less=LESS,
-        shares="raff-1-4",
     ),
-    Figure(
+    _figure(
         name="raff-4",
-        paper=PAPER,
         title="Gap against operations",
-        setting=SETTING,
-        cases=cases,
-        run=run,
         draw=drawer("operations", "gap", ("operations", GAP), "What a gap costs, by algorithm"),
         claims=(
             Claim(
@@ -251,9 +238,5 @@ FIGURES = (
                 finding=COMMON + " Nor are its steps algorithm 1's: see raff-1.",
             ),
         ),
-        privacy=EXACT,
-        data=tuple(REAL.values()),
-        less=LESS,
-        shares="raff-1-4",
     ),
 )
