@@ -14,6 +14,8 @@ import typer
 from typer.testing import CliRunner
 
 from papers.commands import app
+from papers.page import foot
+from papers.plot import from_values, to_svg
 from papers.registry import discover
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +77,10 @@ def test_a_figure_runs_from_end_to_end_and_is_drawn(tmp_path):
     assert done.exit_code == 0, done.output
     (said,) = json.loads(done.stdout)
     assert said["status"] == "as stated"
-    drawn = ET.parse(tmp_path / SMALL / "figure.svg").getroot()
+    svg = (tmp_path / SMALL / "figure.svg").read_text()
+    kept = json.loads((tmp_path / SMALL / "plot.json").read_text())
+    assert svg == to_svg(from_values(kept), foot(said["run"], said["privacy"]))  # as `draw` makes it of the record
+    drawn = ET.fromstring(svg)
     told = " ".join(element.text or "" for element in drawn.iter("{http://www.w3.org/2000/svg}text"))
     assert f"Privacy: {said['privacy']}" in told
     assert f"{SMALL}/figure.svg" in (tmp_path / "index.html").read_text()
