@@ -77,7 +77,7 @@ def test_nodes_hear_of_an_end_until_all_have_heard_it(store: Path) -> None:
         said: list[list[str]] = []
 
         def settle(*heard: str):
-            return lambda over: said.append(list(over.values())) or heard
+            return lambda over: said.append(list(over.values())) or dict.fromkeys(heard)
 
         books.tell(["a", "b"], settle("a"))  # b is lost to this run
         books.tell(["a", "b"], settle("a", "b"))
@@ -90,7 +90,7 @@ def test_nodes_hear_of_an_end_until_all_have_heard_it(store: Path) -> None:
 
 
 def test_who_cannot_be_told_is_told_again(store: Path) -> None:
-    def fails(over: dict[str, str]) -> list[str]:
+    def fails(over: dict[str, str]) -> dict[str, None]:
         raise co.StoreError("nobody answers")
 
     said = []
@@ -98,5 +98,23 @@ def test_who_cannot_be_told_is_told_again(store: Path) -> None:
         with pytest.raises(co.StoreError):
             books.tell(["a"], fails)
         books._journal.note("heard", b"no record")
-        books.tell(["a"], lambda over: said.extend(over) or ["a"])
+        books.tell(["a"], lambda over: said.extend(over) or {"a": None})
         assert len(said) == RUNS
+
+
+def test_a_ledger_that_was_put_back_from_an_old_copy_hears_again_of_an_end(store: Path) -> None:
+    said: list[list[str]] = []
+    with closing(RunStore(store)) as books:
+        books.tell(["a", "b"], lambda over: dict.fromkeys("ab"))
+        with books.run_once("one more") as run:
+            books.end(run, "one more")
+        with books.run_once("going on") as open_still:
+            left = {books.run_of("job 1")[0], open_still, "node"}  # of an old copy, of another process, a secret's name
+            books.tell(["a", "b"], lambda over: said.append(list(over.values())) or {"a": left, "b": None})
+    assert said == [["one more"], ["ended 1"]]
+
+
+def test_an_end_that_cannot_be_read_behind_a_snapshot_is_damage(store: Path) -> None:
+    edit(store, "update log set body = x'00' where seq = 2")
+    with closing(RunStore(store)) as books, pytest.raises(co.LedgerDamaged, match=r"row 2 of runs\.db, the end of run"):
+        books.run_of("job 0")

@@ -140,10 +140,13 @@ class HostedNode:
         for witness, (count, head) in seen.items():
             self.ledger.check_head(count, head, witness)
 
-    def settle(self, over: Mapping[str, str]) -> None:
-        """Close what is still open of runs that are over: their process died before it could close every ledger."""
-        for run in (self.ledger.open_runs() | self.log.unerased()) & over.keys():
+    def settle(self, over: Mapping[str, str]) -> set[str]:
+        """Close what is still open of runs that are over: their process died before it could close every ledger. The
+        others that are open, or not erased yet."""
+        left = self.ledger.open_runs() | self.log.unerased()
+        for run in left & over.keys():
             self.ledger.close_run(run, over[run])
+        return left - over.keys()
 
     def same_unit(self, terms: Terms, plans: Mapping[str, Plan]) -> None:
         """Refuse a run that is about another unit than its ledger, before anybody reserves."""

@@ -18,13 +18,13 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from colonnade.errors import InvalidInput, StoreError
+from colonnade.errors import InvalidInput, LedgerDamaged, StoreError
 from colonnade.privacy.events import Policy
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog, Log, MemoryLog, Row
@@ -36,6 +36,7 @@ _SIGNING = ("store", "signing key")  # the name of that secret
 _FINGERPRINTS = ("store", "fingerprint key")
 _EVERY = 512  # rows of the journal after which a snapshot is worth a signature
 HUB_SAYS = "the hub says: "  # before what another organisation says of a run's end
+Settle = Callable[[dict[str, str]], Mapping[str, Iterable[str] | None]]  # `RunStore.tell` says what it does
 _GOING = "interrupted, or still running"
 # The journal says how a run ended by a word and the name of an error; people read what that means. Of other parties a
 # party hears PeerFailed and no more (network/refusals.py): which of the three it was is theirs.
@@ -77,7 +78,7 @@ class MemoryStore:
     def how_ended(self, run: str) -> str | None:  # noqa: ARG002  nothing is remembered
         return None
 
-    def tell(self, nodes: Iterable[str], settle: Callable[[dict[str, str]], Iterable[str]]) -> None:
+    def tell(self, nodes: Iterable[str], settle: Settle) -> None:
         """Nothing is left of earlier runs."""
 
     def close(self) -> None:
@@ -226,14 +227,18 @@ class RunStore:
                 sign(self._journal, JOURNAL, self._journal.secret(*_SIGNING, 32))
         (self.folder / "locks" / f"{run}.lock").unlink(missing_ok=True)
 
-    def tell(self, nodes: Iterable[str], settle: Callable[[dict[str, str]], Iterable[str]]) -> None:
+    def tell(self, nodes: Iterable[str], settle: Settle) -> None:
         """Have nodes hear which runs ended since all of them heard it last, and how: a process may have died before it
-        could say so. `settle` tells them, and says who has heard it."""
+        could say so. `settle` tells them, and says who has heard it and which runs are open there still, where known:
+        a ledger that was put back from an old copy has forgotten an end that it had heard, and hears it again."""
         length, heard = self._journal.length(), self._heard()
         after = min((heard.get(node, 0) for node in nodes), default=length)
         over = {row.run: _how(row) for row in self._journal.rows_between(after, length, ("end",))}
         if over:
             told = settle(over)
+            left = {run for runs in told.values() for run in runs or ()}
+            if again := {run: how for run in sorted(left) if (how := self.how_ended(run)) is not None}:
+                settle(again)
             with self._journal.atomic():
                 heard = self._heard()
                 heard |= {node: max(length, heard.get(node, 0)) for node in told}
@@ -285,7 +290,13 @@ Store = MemoryStore | RunStore
 
 
 def _how(row: Row) -> str:
-    return str(json.loads(row.body)["how"])
+    try:
+        return str(json.loads(row.body)["how"])
+    except (ValueError, KeyError, TypeError) as error:  # nobody has walked the rows that a snapshot vouches for
+        raise LedgerDamaged(
+            f"row {row.seq} of runs.db, the end of run {row.run}, cannot be read: it was changed. Nothing is released: "
+            "restore the newest copy of the file."
+        ) from error
 
 
 def _unusable_store(folder: Path, what: object) -> StoreError:
