@@ -105,7 +105,7 @@ def test_the_report_of_a_private_fit_can_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "advice"),
     [
-        (lambda: Policy("no"), "True or False"),
+        (lambda: Policy("no"), "true or false"),
         (lambda: co.Privacy("1", 1e-6), "must be a number"),
         (lambda: co.DistributedFrankWolfe(step=0.1), "co.LineSearch"),
         (lambda: co.DistributedFrankWolfe(step=co.LineSearch), "co.LineSearch"),
