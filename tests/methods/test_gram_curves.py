@@ -322,6 +322,29 @@ def test_a_monotone_curve_never_turns_whatever_the_rows_and_the_noise(direction,
         assert fit.spread is None
 
 
+@pytest.mark.parametrize(
+    ("lost", "unused"),
+    [((), ()), ((3,), (2,)), ((1,), (2, 3)), ((4,), (5, 6, 7)), ((0, 7), (1, 2, 3, 6)), ((8,), ()), ((9,), ())],
+)
+def test_of_a_monotone_curve_whole_levels_are_used_or_none(lost, unused):
+    level = np.array([0, 1, 2, 2, 0, 1, 2, 2, 0, 1])
+    known = Curves(level, np.array([1, 0, 0, 0, -1, 0, 0, 0, 0, 0]))
+    keep = np.setdiff1d(np.arange(10), lost)
+    assert keep[known.unbroken(keep)].tolist() == sorted({*range(10)} - {*lost, *unused})
+
+
+@pytest.mark.parametrize("direction", [1, None])
+def test_curves_whose_lines_were_dropped_are_solved_and_monotone_where_they_must_be(direction, tmp_path):
+    x = np.random.default_rng(3).uniform(0.0, 1.0, (600, 2))
+    frame = pl.DataFrame({"key": range(600), "x": x[:, 0], "z": x[:, 1], "y": np.abs(x[:, 0] - 0.5) < 0.2})
+    schemas = {n: co.Schema((co.Numeric(n, 0, 1, smooth=2, monotone=direction),)) for n in ("x", "z")}
+    fed = co.Federation.from_frames({"x": frame, "z": frame}, on="key", label=("x", "y"), schemas=schemas)
+    method, privacy = co.PrivateGram(screen=1), co.Privacy(16.0, 1e-6)
+    fit = co.fit(fed, co.Problem(co.Logistic(), intercept=True), method, privacy, store=tmp_path)
+    assert fit.coefficients["x"][0] == 0.0  # what says most is the hat in the middle
+    assert (fit.coefficients["x"][1] > 0.0) == (direction is None)
+
+
 def test_monotone_curves_along_the_path_are_monotone_too(tmp_path):
     fit = fitted(tmp_path, schemas=monotone(1, smooth=2), problem=co.Problem(co.Logistic(), penalty=co.Ridge(0.01)))
     blocks = fit.path.coefficients["bank"][:, :4]

@@ -25,7 +25,7 @@ TINY = 1e-12  # of the mean diagonal: what makes a Hessian of dependent columns 
 def blocks_of(level: Indices, monotone: Indices) -> list[Block]:
     """The blocks of numbers that have a direction: hats stand behind their number."""
     lines = np.flatnonzero(level == 0)
-    ends = dict(zip(lines.tolist(), [*lines[1:].tolist(), level.size], strict=True))
+    ends = dict(zip(lines.tolist(), [*lines[1:].tolist(), level.size], strict=False))  # there may be none
     return [(np.arange(start, ends[start]), int(monotone[start])) for start in np.flatnonzero(monotone).tolist()]
 
 

@@ -60,6 +60,16 @@ class Curves:
         """Of some columns."""
         return replace(self, level=self.level[keep], monotone=None if self.monotone is None else self.monotone[keep])
 
+    def unbroken(self, keep: Indices) -> Indices:
+        """Which of the kept columns may be used: of a number that has a direction it must be kept itself, and all hats
+        of a level and of those before it, or nothing would say when it is monotone."""
+        kept = np.isin(np.arange(self.level.size), keep)
+        usable = np.ones(self.level.size, bool)
+        for at, _ in self.blocks():
+            lost = self.level[at[~kept[at]]]
+            usable[at[self.level[at] >= lost.min(initial=self.level.size)]] = False
+        return np.flatnonzero(usable[keep])
+
     def blocks(self) -> list[Block]:
         """Those that have a direction."""
         return [] if self.monotone is None else blocks_of(self.level, self.monotone)

@@ -88,7 +88,10 @@ def solve(
     `select`: of all weights along the penalty's path the one is taken whose error on other rows is expected to be
     least, what the model learnt of the noise counted in.
     """
-    curves = (curves or Curves(np.zeros(columns, np.int64), choose=False)).of(frame.keep)
+    curves = curves or Curves(np.zeros(columns, np.int64), choose=False)
+    if (usable := curves.unbroken(frame.keep)).size < frame.keep.size:
+        gram, frame = _weighted(gram, frame, *_in_use(widen(np.ones(usable.size), usable, frame.keep.size)))
+    curves = curves.of(frame.keep)
     attempt = _borne_out if curves.choose and bool(curves.level.any()) else _tried
     problems = along(problem) if select else [problem]
     known = rows, columns, label_bound, sums
@@ -178,8 +181,8 @@ def _borne_out(
     proof = PROOF[problem.loss.classifies]
     lines: tuple[_Tried, Floats] | None = None
     for weight in candidates(curves.level):
-        at = np.flatnonzero(weight)
-        tried = _tried(*_weighted(gram, frame, at, weight[at]), curves.of(at), rule, problem, rows, *known)
+        at, own = _in_use(weight)
+        tried = _tried(*_weighted(gram, frame, at, own), curves.of(at), rule, problem, rows, *known)
         x = widen(tried.ratio * tried.x, at, s)
         if lines is None:
             best, lines = tried, (tried, x)
@@ -196,12 +199,20 @@ def _borne_out(
     return best
 
 
+def _in_use(weight: Floats) -> tuple[Indices, Floats]:
+    """The columns that have a weight, and which; where none has, the first one, without any."""
+    at = np.flatnonzero(weight)
+    return (at, weight[at]) if at.size else (np.zeros(1, np.int64), np.zeros(1))
+
+
 def _weighted(gram: Gram, frame: RowFrame, at: Indices, weight: Floats) -> tuple[Gram, RowFrame]:
     """The Gram of some of the frame's columns, each of this weight: a lighter one is held closer to 0 by the ridge."""
     both, beside = np.append(at, [frame.keep.size, frame.keep.size + 1]), np.append(weight, [1.0, 1.0])
-    parts = (part[np.ix_(both, both)] * np.outer(beside, beside) for part in (gram.matrix, gram.noise))
+    matrix, noise = (part[np.ix_(both, both)] * np.outer(beside, beside) for part in (gram.matrix, gram.noise))
     fewer = replace(frame, keep=frame.keep[at], centre=frame.centre[at], doubt=frame.doubt[at])
-    return Gram(*parts), replace(fewer, scale=frame.scale[at] * weight)
+    if not weight.any():  # a column that goes with nothing: its coefficient is 0
+        matrix[0, 0], weight = abs(gram.matrix[at[0], at[0]]) + 1.0, np.ones(1)
+    return Gram(matrix, noise), replace(fewer, scale=frame.scale[at] * weight)
 
 
 # ------------------------------------------------------------------------------------------------ moments
