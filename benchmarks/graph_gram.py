@@ -34,7 +34,7 @@ from colonnade.methods.method import Own
 from colonnade.privacy.mechanisms import SeededNoise
 
 SIZES = (2, 4, 8, 16)
-SPLITS = {"credit-default": 3, "a9a": 2, "flights": 2}
+SPLITS = {"credit-default": 10, "a9a": 10, "flights": 3}
 GRAPHS = {"ring": co.Topology.ring, "tree": co.Topology.tree, "random": co.Topology.random}
 TERMS = co.Privacy(1.0, 1e-6, trust="parties", row_norm=3.0, feature_bound=2.0)
 APART, ERRORS = 0.002, 4.0  # of AUC, and of its standard errors: the most that a graph may be off
