@@ -346,10 +346,10 @@ def test_letters_of_another_alphabet_matter_only_in_columns_that_are_read(tmp_pa
         read(tmp_path / "t.csv", columns=["b"])
 
 
-def test_levels_in_a_csv_are_compared_as_they_are_written(tmp_path):
-    (tmp_path / "t.csv").write_text("code\n01\n1\n1.0\n")
+def test_levels_in_a_csv_are_compared_as_they_are_written_but_for_a_point_and_a_zero(tmp_path):
+    (tmp_path / "t.csv").write_text("code\n01\n1\n1.0\n1.5\n")
     encoded, _ = encode(tmp_path / "t.csv", Schema((Categorical("code", ("01", "1")),)))
-    assert dense(encoded).tolist() == [[1, 0], [0, 1], [0, 0]]
+    assert dense(encoded).tolist() == [[1, 0], [0, 1], [0, 1], [0, 0]]
     assert encoded.unknown == {"code": 1}
 
 
