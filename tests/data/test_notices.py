@@ -28,7 +28,7 @@ PRIVATE = co.Privacy(1.0, 1e-6, "secure")
 RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(1.0))
 
 
-def table(fbs: str = "1.0", crp: float | None = None) -> pl.DataFrame:
+def table(fbs: str = "high", crp: float | None = None) -> pl.DataFrame:
     rng = np.random.default_rng(0)
     return pl.DataFrame(
         {
@@ -63,7 +63,7 @@ def said(fed: co.Federation, store, problem: co.Problem = RIDGE) -> str:
 
 
 def test_levels_that_no_cell_has_are_said_before_anything_is_spent(tmp_path):
-    found = said(federation(table(fbs="1.0")), tmp_path / "s")
+    found = said(federation(table(fbs="high")), tmp_path / "s")
     assert "party 'lab': column 'fbs': none of its 80 values is one of its 2 declared levels" in found
     assert "Nothing more is spent before this is said" in found
 
@@ -373,7 +373,7 @@ def test_a_party_hears_of_its_own_columns_and_nobody_else_does(tmp_path, caplog,
     from colonnade.network.questions import pack
 
     answers, requests = {}, []
-    for name, fbs in {"idle": "1.0", "fine": "1"}.items():
+    for name, fbs in {"idle": "high", "fine": "1"}.items():
         frame = (
             table(fbs=fbs).with_columns(pl.Series(["0", "1"] * (ROWS // 2)).alias("fbs")) if name == "fine" else table()
         )
