@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 WIDTHS = {1: 9.6, 2: 10.8, 3: 13.2}  # inches: of a picture, by panels side by side
 LEFT, RIGHT, ROW = 0.85, 0.1, 0.19  # inches: the margins, a line of text
-BESIDE, BELOW = 0.55, 0.72  # inches between panels, for what stands at their axes
+BESIDE, BELOW = 0.6, 0.72  # inches between panels, for what stands at their axes
 LETTER, NAME, NAMED = (
     0.076,
     0.073,
@@ -230,7 +230,7 @@ def _draw_panels(canvas: Canvas, plot: Plot, width: float, height: float, above:
         axes = canvas.add_axes(box, sharey=drawn[0][0] if plot.same_y and drawn else None)
         _draw_panel(axes, panel, sum(len(one.lines) for _, one in drawn))
         if plot.same_y and column:
-            axes.tick_params(labelleft=False)
+            axes.tick_params(which="both", labelleft=False)
         drawn.append((axes, panel))
     for axes, panel in drawn:
         _draw_notes(axes, panel)
@@ -238,9 +238,12 @@ def _draw_panels(canvas: Canvas, plot: Plot, width: float, height: float, above:
 
 
 def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
+    from matplotlib.ticker import LogLocator
+
     axes.set_axisbelow(True)
     if "x" in panel.log:
         axes.set_xscale("log", nonpositive="mask")
+        axes.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))  # all nine would lie on each other in a small panel
     if "y" in panel.log:
         axes.set_yscale("log", nonpositive="mask")
     axes.set_title(panel.title, parse_math=False)
@@ -291,7 +294,7 @@ def _draw_names(axes: Axes, panel: Panel, wide: float, tall: float) -> None:
         note = axes.annotate(
             "\n".join(words), xy=start, xycoords="data" if end is not None else "axes fraction",
             xytext=(1 + 0.12 / wide, at), textcoords="axes fraction", ha="left", va="center", fontsize=8, color=ink(line.colour),
-            linespacing=1.0, annotation_clip=False,
+            linespacing=1.1, annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": line.colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)},
         )  # fmt: skip
         note.set_parse_math(False)
