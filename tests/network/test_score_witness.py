@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import threading
 
 import pytest
 
 import colonnade as co
 from colonnade.errors import WireError
-from colonnade.network.score_parts import Ask, Why, pack_asks, places_in, row_digest, unpack_parts
+from colonnade.network.score_parts import Ask, Quota, Why, pack_asks, places_in, row_digest, unpack_parts
 from colonnade.network.score_service import ScoreService
 from colonnade.network.score_witness import NOWHERE
 from standing_orders import HOLDER, Consortium, Wired
@@ -111,3 +112,23 @@ def test_a_place_that_no_ledger_has_is_no_message(made):
         with pytest.raises(WireError, match="no ledger has"):
             party.answer(pack_asks(made.order, [], places))
     assert party.answer(pack_asks(made.order, [], NOWHERE))
+
+
+def test_a_message_without_news_waits_for_nobody_who_writes_to_the_ledger(made):
+    service, party = holder(made), made.answerer("lab")
+    for number in (1000, 1001):  # the second brings what the first has not yet said
+        answer = party.answer(a_question(made, service, "lab", number))
+        service.take("lab", answer)
+    with service.quota._lock:  # as a request does that waits to reserve rows while another process has the file
+        asked = threading.Thread(target=service.take, args=("lab", answer), daemon=True)
+        asked.start()
+        asked.join(30.0)
+        assert not asked.is_alive()
+
+
+def test_what_was_seen_of_others_and_cannot_be_read_is_damage(made):
+    approved = made.approved("lab")
+    for note in (b"no record", b"[]", b'{"bank": [1]}'):
+        approved.log.note(f"seen in {made.order.run}", note)
+        with pytest.raises(co.LedgerDamaged, match=r"what the ledger of 'lab' kept of others .* cannot be read"):
+            Quota(approved)

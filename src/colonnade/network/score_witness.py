@@ -19,7 +19,7 @@ import struct
 import threading
 from typing import NamedTuple
 
-from colonnade.errors import WireError
+from colonnade.errors import LedgerDamaged, WireError
 from colonnade.network.replaced_ledger import keyed_head
 from colonnade.network.score_order import Approved
 
@@ -43,8 +43,15 @@ class Witness:
         """lock  of all who write to the ledger in this process."""
         self._log, self._ledger, self._lock = approved.log, approved.ledger, lock
         self._note = f"seen in {approved.order.run}"
-        kept = json.loads(self._log.noted(self._note) or b"{}")
-        self._seen = {peer: Place(count, bytes.fromhex(head)) for peer, (count, head) in kept.items()}
+        try:
+            kept = json.loads(self._log.noted(self._note) or b"{}")
+            self._seen = {peer: Place(int(count), bytes.fromhex(head)) for peer, (count, head) in kept.items()}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise LedgerDamaged(
+                f"what the ledger of {approved.name!r} kept of others under the order {approved.order.id} cannot be "
+                "read, so an old copy of theirs would not be noticed. Nothing is released: restore the newest copy of "
+                "the file."
+            ) from error
         self._own = self._found = Place()
         self._met: set[str] = set()  # of whom this process has heard what they saw
 
@@ -62,6 +69,8 @@ class Witness:
         came, seen = Place(count, head), Place(seen_count, seen_head)
         if max(count, seen_count) >= _MOST:
             raise WireError("a place in a ledger that no ledger has")
+        if self._knows(peer, came, seen):
+            return  # no message waits for a transaction of another process, unless it brings news
         with self._lock:
             if seen.rows and seen != self._found:
                 if keyed_head(self._log, seen.rows) != seen.head:
@@ -73,3 +82,7 @@ class Witness:
                 plain = {name: [place.rows, place.head.hex()] for name, place in known.items()}
                 self._log.note(self._note, json.dumps(plain).encode())
                 self._seen = known
+
+    def _knows(self, peer: str, came: Place, seen: Place) -> bool:
+        found = not seen.rows or seen == self._found
+        return found and peer in self._met and came.rows <= self._seen.get(peer, Place()).rows
