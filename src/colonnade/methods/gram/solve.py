@@ -27,7 +27,7 @@ from scipy.special import logit
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.methods.gram.curves import PROOF, Curves, candidates
+from colonnade.methods.gram.curves import BEYOND, PROOF, Curves, candidates
 from colonnade.methods.gram.path import Path, along, bent_by, path, spread_out, widen
 from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, Sums, expected_label_mean
 from colonnade.problem import quadratic
@@ -193,7 +193,7 @@ def _borne_out(
         doubt = 4.0 * float(np.square(apart) @ pulls) + 2.0 * float(np.sum(np.square(products) * of_gram))
         gained = tried.explained - lines[0].explained - proof * math.sqrt(doubt)
         whole = tried.moments.label_square - tried.moments.label_mean**2
-        if most < gained and tried.explained <= whole:  # what explains more than there is explains noise
+        if most < gained and tried.explained <= BEYOND * whole:  # what explains far more than there is explains noise
             best, most = tried, gained
     assert best is not None
     return best
