@@ -10,17 +10,17 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BI
 demo: $(STAMP)
 	$(BIN)/colonnade demo
 
-# Four processes on two cores: tests wait for other processes and disks a third of their time. A file in one process, since its
+# More processes than cores: tests wait for other processes and disks a third of their time. A file in one process, since its
 # tests share what is slow to make; in the order of the folders, so that short files come last. On Linux all tests are
 # collected once, before the processes are forked (tests/forks.py); elsewhere libraries may not be forked once loaded.
-IN_FOUR := $(if $(filter Linux,$(shell uname)),-p tests.forks --forks 4,-n 4 --dist loadfile --no-loadscope-reorder)
+SPREAD := $(if $(filter Linux,$(shell uname)),-p tests.forks --forks 6,-n 4 --dist loadfile --no-loadscope-reorder)
 
 test: $(STAMP)
-	$(PYTEST) $(IN_FOUR)
+	$(PYTEST) $(SPREAD)
 
 # The slowest 20 tests.
 test-times: $(STAMP)
-	$(PYTEST) $(IN_FOUR) --durations 20
+	$(PYTEST) $(SPREAD) --durations 20
 
 # Compiles all tests and what they load, once, so that the next run has it.
 bytecode: $(STAMP)
