@@ -217,7 +217,7 @@ BUGS = [
     ("class-sums", "receiver", plant_raw_rows, 1_000),
     ("noisy-gradient", "reader", plant_no_gaussian, 200),
     ("noisy-gradient", "reader", plant_gradients_of_short_rows, 200),
-    ("noisy-gradient", "receiver", plant_residuals_uncut, 200),
+    ("noisy-gradient", "receiver", plant_residuals_uncut, 400),
     ("screened-sums", "screener", plant_sizes_of_columns_unpaid, 200),
     ("sparse-picks", "receiver", plant_exact_picked_sign, 200),
     ("sparse-picks", "receiver", plant_picks_without_noise, 200),
