@@ -417,7 +417,7 @@ def _tell(outcome: Outcome) -> None:
             f"  not run: it reads {', '.join(outcome.missing)}; set COLONNADE_DATA to the folder that has them"
         )
     for one in outcome.judged:
-        verdict = WORDS[one.verdict.held, one.claim.reproduces]
+        verdict = WORDS[one.verdict.held, one.claim.expected(outcome.quick)]
         console.print(Text(f"  {verdict}", style="" if one.as_stated else "bold red") + Text(f": {one.claim.says}"))
         console.print(Text(f"      {one.verdict.evidence} ({one.claim.confidence})"))
         if one.stable is False or one.claim.changed:

@@ -52,6 +52,11 @@ class Claim:
     reproduces: bool = True
     finding: str = ""  # why it does not hold and what holds instead; required where reproduces is False
     changed: str = ""  # what was another claim or criterion before it was seen to run, and why
+    quick: bool | None = None  # what a quick run says of it, where it is too small to say what a full one does
+
+    def expected(self, quick: bool) -> bool:
+        """The verdict that a run of this size ought to give."""
+        return self.reproduces if self.quick is None or not quick else self.quick
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,9 @@ METHODS: dict[str, int] = {
     "algorithm 6": RED,
     "algorithm 7": OCHRE,
     "broadcast ADMM": BLACK,
+    "as printed: θ": RED,
+    "sign mended: x = −θ": OCHRE,
+    "both mended": GREEN,
 }
 
 

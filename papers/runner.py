@@ -70,6 +70,7 @@ class Judged:
 
     claim: Claim
     verdict: Verdict
+    quick: bool  # the size of the run
     again: Verdict | None = None  # of the same figure with other seeds
 
     @property
@@ -80,7 +81,7 @@ class Judged:
     @property
     def as_stated(self) -> bool:
         """Whether the verdict is the one that the figure's file says."""
-        return self.verdict.held == self.claim.reproduces
+        return self.verdict.held == self.claim.expected(self.quick)
 
 
 @dataclass(frozen=True)
@@ -340,7 +341,7 @@ def _outcome(listed: Listed, jobs: list[Job], failures: dict[Path, str], quick: 
     for claim in figure.claims if table is not None else ():
         assert table is not None
         try:
-            judged.append(Judged(claim, claim.check(table)))
+            judged.append(Judged(claim, claim.check(table), quick))
         except Silent as error:
             if not turn:
                 failed.append(Failure({}, f"the rows say nothing of {claim.says!r}: {error}"))
@@ -368,7 +369,7 @@ def judged_again(listed: Listed, results: Path) -> Outcome | None:
     if said["chance"] == "none":
         second = table
     judged = tuple(
-        Judged(claim, claim.check(table), None if second is None else _checked(claim, second))
+        Judged(claim, claim.check(table), said["quick"], None if second is None else _checked(claim, second))
         for claim in figure.claims
     )
     return Outcome(
@@ -420,7 +421,7 @@ def facts(outcome: Outcome) -> dict[str, Any]:
             {
                 "says": one.claim.says,
                 "held": one.verdict.held,
-                "expected": one.claim.reproduces,
+                "expected": one.claim.expected(outcome.quick),
                 "evidence": one.verdict.evidence,
                 "confidence": one.claim.confidence,
                 "finding": one.claim.finding,

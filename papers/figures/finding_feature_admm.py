@@ -110,7 +110,7 @@ def draw(table: pl.DataFrame) -> Plot:
         panels.append(panel := Panel(f"N = {agents}", x="round", log="xy"))
         for name in (PRINTED, SIGNED, MENDED, OURS):
             own = table.filter(curve=name, agents=agents).group_by("round").agg(pl.col("error").median()).sort("round")
-            panel.line(own["round"], own["error"], name, "GraphADMM" if name == OURS else name)
+            panel.line(own["round"], own["error"], name)
     panels[0].y = "distance to the answer, relative"
     title = "Algorithm 7 on the Huber loss: as printed, with one slip mended, and with both"
     return Plot(title, panels, columns=len(panels), same_y=True)

@@ -49,6 +49,7 @@ AGENTS, ROWS, COLUMNS, PENALTY, STEPS = 5, 20, 10, 4.0, 100
 ZOA, ASSUMED, ADMM, SUBGRADIENT = "D-ZOA", "exact ADMM with the noise of theorem 4.1", "DP-ADMM", "DPSGD"
 PRIMAL, DUAL, ATTACK = "PVP", "DVP", "attack on one update of D-ZOA"
 REPEATS, PRINTED = 20, 100  # of a full run, which a sign test at 19 of 20 needs, and of the thesis
+ONE_DIRECTION = 10  # a seed at which, and 1,000 above which, epsilon = 0.15 and delta = 1e-6 allow one direction a step
 LASSO_RIVALS, RIDGE_RIVALS = (ADMM, SUBGRADIENT), (ADMM, SUBGRADIENT, PRIMAL, DUAL)
 SETTING = (
     "5 agents with links 1-2, 1-4, 2-3, 3-4, 4-5; 20 rows each, 10 columns, normal entries; columns divided by their largest "
@@ -188,7 +189,7 @@ def private_cases(
     epsilons: Sequence[float],
     deltas: Sequence[float],
     *,
-    repeats: int,
+    seeds: Iterable[int],
     rounds: int,
 ) -> list[Case]:
     return [
@@ -196,7 +197,7 @@ def private_cases(
         for d in deltas
         for e in epsilons
         for m in methods
-        for s in range(repeats)
+        for s in seeds
     ]
 
 

@@ -10,6 +10,7 @@ from papers.figures.gratton_4_common import (
     ASSUMED,
     ATTACK,
     LASSO_RIVALS,
+    ONE_DIRECTION,
     PAPER,
     PRINTED,
     REPEATS,
@@ -66,9 +67,9 @@ def tradeoff(
 
     def cases(quick: bool) -> list[Case]:
         along = {"epsilon": epsilons, "delta": deltas} | ({against: few} if quick else {})
-        repeats, rounds = (1, 60) if quick else (REPEATS, 200)
+        seeds, rounds = ((ONE_DIRECTION,), 60) if quick else (range(REPEATS), 200)
         listed = private_cases(
-            (ZOA, *rivals, ASSUMED), penalty, along["epsilon"], along["delta"], repeats=repeats, rounds=rounds
+            (ZOA, *rivals, ASSUMED), penalty, along["epsilon"], along["delta"], seeds=seeds, rounds=rounds
         )
         attack: Case = {
             "method": ATTACK,

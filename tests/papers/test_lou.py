@@ -29,7 +29,7 @@ def judged(figure):
         rows = [row for case in figure.cases(True) for row in figure.run(**case)]
     table = pl.DataFrame(rows, infer_schema_length=None)
     assert to_svg(figure.draw(table))
-    return [(claim.says, claim.check(table).held, claim.reproduces) for claim in figure.claims]
+    return [(claim.says, claim.check(table).held, claim.expected(quick=True)) for claim in figure.claims]
 
 
 def test_rounds_on_arrays_are_those_of_the_library_s_block_frank_wolfe():

@@ -89,14 +89,14 @@ def test_every_claim_of_figures_1_to_4_comes_out_as_stated(real):
     table = table_of(raff_1_4.FIGURES[0])  # the four share their rows
     for figure in raff_1_4.FIGURES:
         for claim in figure.claims:
-            assert claim.check(table).held == claim.reproduces, claim.says
+            assert claim.check(table).held == claim.expected(quick=True), claim.says
 
 
 def test_every_claim_of_table_4_comes_out_as_stated(real):
     table = table_of(raff_tables.TABLE_4)
     assert to_svg(raff_tables.TABLE_4.draw(table))
     for claim in raff_tables.TABLE_4.claims:
-        assert claim.check(table).held == claim.reproduces, claim.says
+        assert claim.check(table).held == claim.expected(quick=True), claim.says
 
 
 def test_table_3_times_every_method_and_can_be_drawn(real):

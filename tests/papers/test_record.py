@@ -94,7 +94,9 @@ def test_the_record_holds_the_claims_that_a_figure_s_file_makes_or_the_readme_sa
     said = re.search(r"Claims written down and not yet judged: (.*?) \(`", (PAPERS / "README.md").read_text())
     assert left == (said[1].split(", ") if said else [])
     for name in set(kept) - set(left):
-        wanted = [(c.says, c.reproduces, c.finding, c.confidence, c.changed) for c in known[name].claims]
+        wanted = [
+            (c.says, c.expected(kept[name]["quick"]), c.finding, c.confidence, c.changed) for c in known[name].claims
+        ]
         keys = ("says", "expected", "finding", "confidence", "changed")
         assert [tuple(c[key] for key in keys) for c in kept[name]["claims"]] == wanted, name
 
@@ -289,6 +291,10 @@ def test_a_quick_run_does_not_take_the_place_of_a_full_one_that_claims_the_same(
     assert record.load(pages)["one"]["quick"] is False
     outcome(results, "one", claims=[{"says": "more", "expected": True, "confidence": "exact"}])
     assert record.publish(results, pages, ["one"]) == ["one"]
+    outcome(results, "one", quick=False, claims=[{"says": "more", "expected": False, "confidence": "exact"}])
+    assert record.publish(results, pages, ["one"]) == ["one"]
+    outcome(results, "one", claims=[{"says": "more", "expected": True, "confidence": "exact"}])  # of its size
+    assert record.publish(results, pages, ["one"]) == []
 
 
 def test_publishing_nothing_is_refused(tmp_path):

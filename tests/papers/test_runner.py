@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 import colonnade as co
 from papers import pieces, registry, runner, sources
 from papers.commands import app
+from papers.figure import Claim, Verdict
 from papers.page import write_pages
 from papers.registry import chosen, discover, in_module
 
@@ -225,6 +226,14 @@ def test_a_full_run_on_record_is_left_out_until_its_sizes_or_claims_change(toy):
     assert not pieces.on_record(figure, {**said, "quick": True})
     assert not pieces.on_record(figure, {**said, "claims": claims[:1]})
     assert not pieces.on_record(replace(figure, cases=lambda _: [{"seed": 5, "method": "fast"}]), said)
+
+
+def test_a_claim_that_a_quick_run_is_too_small_for_says_what_that_one_finds():
+    claim = Claim("dFW is ahead", lambda _: Verdict(True, ""), "exact", False, "it is not with more rounds", quick=True)
+    alike = replace(claim, quick=None)
+    stated = {quick: runner.Judged(claim, claim.check(None), quick).as_stated for quick in (True, False)}
+    assert stated == {True: True, False: False}
+    assert not runner.Judged(alike, alike.check(None), quick=True).as_stated
 
 
 @pytest.mark.slow
