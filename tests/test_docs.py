@@ -592,7 +592,7 @@ def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path, monkeypatch, capsy
             begun, whole, _ = block.partition("\n...\n")  # where only the beginning is shown
             shown, found = (without_noise(text).split() if noisy else text.split() for text in (begun, printed))
             assert shown == (found[: len(shown)] if whole else found)
-    assert compared == 13
+    assert compared == 11
     assert "gap below tolerance" in str(names["fit"].status.value)
     written = {"readmission.html", "report.html", "scores.csv", "study.toml", "card.html", "officer.html"}
     assert written <= {path.name for path in tmp_path.iterdir()}
