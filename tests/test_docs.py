@@ -234,7 +234,7 @@ def test_the_command_line_is_documented_command_by_command(generate: ModuleType)
     app.add_typer(group, name="budget")
 
     @app.command()
-    def fit(rows: int = typer.Option(7, help="How many rows.")) -> None:
+    def fit(rows: int = typer.Option(help="How many rows."), columns: int = typer.Option(7)) -> None:
         """Fit a model."""
 
     @group.command()
@@ -244,7 +244,7 @@ def test_the_command_line_is_documented_command_by_command(generate: ModuleType)
     walked = dict(generate.walk(typer.main.get_command(app)))
     assert {"colonnade", "colonnade fit", "colonnade budget", "colonnade budget renew"} == set(walked)
     text = generate.command_text("colonnade fit", walked["colonnade fit"])
-    assert text == "- `colonnade fit [--rows]`: Fit a model."
+    assert text == "- `colonnade fit --rows`: Fit a model."
     assert generate.command_text("colonnade budget", walked["colonnade budget"]).startswith(
         "- `colonnade budget` renew:"
     )
