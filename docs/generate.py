@@ -33,7 +33,6 @@ SOURCE = ROOT / "src"
 PACKAGE = SOURCE / "colonnade"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[^\n]+?) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
 EXAMPLE_ROWS, EXAMPLE_COLUMNS = 10_000, 40  # of the price table
-EVERYWHERE = {"--quiet", "--json", "--install-completion", "--show-completion"}  # said once, above the commands
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
@@ -370,8 +369,13 @@ def opening(text: str) -> str:
 
 
 def names() -> str:
-    """Every public name with the first sentence of its docstring."""
-    return "\n".join(f"- `co.{name}`: {first(getattr(colonnade, name))}" for name in colonnade.__all__)
+    """Every public name with the first sentence of its docstring; a method with what it is, the first line of its card."""
+
+    def said(thing: Any) -> str:
+        text = first(thing)
+        return card(Path(inspect.getfile(thing))) if text.startswith("Settings") else text
+
+    return "\n".join(f"- `co.{name}`: {said(getattr(colonnade, name))}" for name in colonnade.__all__)
 
 
 def settings() -> str:
@@ -444,16 +448,14 @@ def walk(command: Any, path: str = "colonnade") -> Iterator[tuple[str, Any]]:
 
 
 def command_text(path: str, command: Any) -> str:
-    """One command: its name, arguments and options, the commands below it, and the first sentence of its help."""
-    given = [parameter for parameter in command.params if not EVERYWHERE & {*parameter.opts}]
-    words = []
-    for parameter in given:
-        if parameter.param_type_name == "option":
-            words.append(parameter.opts[0] if parameter.required else f"[{parameter.opts[0]}]")
-        else:
-            words.append(parameter.metavar or parameter.name.upper())
+    """One command: its name and what it needs, the commands below it, and the first sentence of its help."""
+    needed = [
+        parameter.opts[0] if parameter.param_type_name == "option" else parameter.metavar or parameter.name.upper()
+        for parameter in command.params
+        if parameter.param_type_name != "option" or parameter.required
+    ]
     below = ", ".join(sorted(getattr(command, "commands", ())))
-    return f"- `{' '.join([path, *words])}`{below and f' {below}'}: {opening(inspect.cleandoc(command.help or ''))}"
+    return f"- `{' '.join([path, *needed])}`{below and f' {below}'}: {opening(inspect.cleandoc(command.help or ''))}"
 
 
 def source(file: Path, wanted: str) -> str:

@@ -234,7 +234,7 @@ def test_the_command_line_is_documented_command_by_command(generate: ModuleType)
     app.add_typer(group, name="budget")
 
     @app.command()
-    def fit(rows: int = typer.Option(7, help="How many rows.")) -> None:
+    def fit(rows: int = typer.Option(help="How many rows."), columns: int = typer.Option(7)) -> None:
         """Fit a model."""
 
     @group.command()
@@ -244,7 +244,7 @@ def test_the_command_line_is_documented_command_by_command(generate: ModuleType)
     walked = dict(generate.walk(typer.main.get_command(app)))
     assert {"colonnade", "colonnade fit", "colonnade budget", "colonnade budget renew"} == set(walked)
     text = generate.command_text("colonnade fit", walked["colonnade fit"])
-    assert text == "- `colonnade fit [--rows]`: Fit a model."
+    assert text == "- `colonnade fit --rows`: Fit a model."
     assert generate.command_text("colonnade budget", walked["colonnade budget"]).startswith(
         "- `colonnade budget` renew:"
     )
@@ -587,12 +587,12 @@ def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path, monkeypatch, capsy
             assert [answer.exit_code for answer in answers] == [0] * len(answers)
             printed = "".join(answer.stdout for answer in answers)
         elif language == "text":
-            noisy = any(word in block for word in ("private Gram", "conditional at epsilon", "Calibration"))
+            noisy = any(word in block for word in ("private Gram", "conditional at epsilon", "On 500 rows"))
             compared += 1
             begun, whole, _ = block.partition("\n...\n")  # where only the beginning is shown
             shown, found = (without_noise(text).split() if noisy else text.split() for text in (begun, printed))
             assert shown == (found[: len(shown)] if whole else found)
-    assert compared == 13
+    assert compared == 11
     assert "gap below tolerance" in str(names["fit"].status.value)
     written = {"readmission.html", "report.html", "scores.csv", "study.toml", "card.html", "officer.html"}
     assert written <= {path.name for path in tmp_path.iterdir()}
