@@ -120,6 +120,7 @@ class CentralFrankWolfe(Method):
         curvature = 4.0 * job.problem.loss.smoothness * (radius * bound) ** 2
         columns = len(job.roster.positions[job.roster.label])
         sensitivity = 2.0 * bound * job.label_bound * job.roster.unit.rows
+        # Twice what choices lose on average, in the mean loss: radius·b·log(2d)/n with b = Δ·√(T/2ρ).
         noise = 2.0 * radius * sensitivity * math.log(2 * columns) / (job.roster.rows * math.sqrt(2.0 * job.rho))
         return balanced_rounds(curvature, noise, most=10_000)
 

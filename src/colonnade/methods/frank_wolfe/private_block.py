@@ -391,7 +391,7 @@ class PrivateBlockFrankWolfe(Method):
         return job.privacy is not None and job.privacy.trust == Trust.CONSORTIUM
 
     def spend(self, job: Job) -> Spend:
-        """Rounds, sketch and prices, by the rules of docs/privacy.md."""
+        """Rounds, sketch and prices, by public figures."""
         bound, label_bound = job.feature_bound, self._label_bound(job)
         n, parties, unit = job.roster.rows, len(job.roster.with_columns), job.roster.unit.rows
         d = sum(map(len, job.roster.positions.values()))
@@ -403,7 +403,8 @@ class PrivateBlockFrankWolfe(Method):
             return Spend(bound, label_bound, None, rounds, 0, 0.0, job.rho / rounds, 0.0)
         rho_labels = 0.0 if self.labels is not None else self.label_share * job.rho
         rho = job.rho - rho_labels
-        # Error of the picks against error of the sketches, with columns as long as they can be and x spread over all.
+        # With w the share of picks, these err by Y·√(KT/wρ)·log(2d/K), sketches by radius·‖a‖·√(2S·log(2d)/((1 − w)ρ)),
+        # ‖a‖² a usual n·B²·FILL: w/(1 − w) is the ratio of the two, without w and 1 − w, to the power 2/3.
         picks = 2.0 * label_bound * math.log(2 * d / parties + 1)
         sketches = ball_of(job).radius * bound * math.sqrt(2.0 * n * FILL * math.log(2 * d))
         share = min(max(1.0 / (1.0 + (sketches / picks) ** (2.0 / 3.0)), 0.1), 0.9)

@@ -1,6 +1,7 @@
 """What private block Frank-Wolfe spends: rounds, sketches and prices, fixed by public figures before the first message.
 
-Leaves   nothing. The rules and their proofs: docs/privacy.md, private block Frank-Wolfe.
+Leaves   nothing. Prices: docs/privacy.md, private block Frank-Wolfe. Rules: `PrivateBlockFrankWolfe.spend`; worse ones
+         would cost accuracy, never privacy.
 """
 
 from __future__ import annotations
@@ -101,7 +102,12 @@ def inside_price(job: Job, spend: Spend) -> dict[str, Plan]:
 
 
 def balanced_rounds(curvature: float, noise: float, most: int = MOST_ROUNDS) -> int:
-    """The T that balances 2Γ/T, the error of T exact steps, with E√T, that of noise shared out over T draws."""
+    """The T that balances 2Γ/T, the error of T exact steps, with E√T, that of noise shared out over T draws.
+
+    With steps 2/(t + 3) and an oracle worse than the best vertex by at most e, the distance to the optimum obeys
+    h' ≤ (1 − γ)h + γe + γ²C/2, C = max(Γ, h₀), so by induction h ≤ 2C/(t + 2) + e. A choice of scale b among N scores
+    loses b·log N on average at most: E[u] = b·E[log P] + b·log Z ≥ max u − b·log N.
+    """
     return min(max(1, int((4.0 * curvature / noise) ** (2.0 / 3.0) + 0.5)), most)
 
 

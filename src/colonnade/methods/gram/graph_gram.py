@@ -9,6 +9,8 @@ Steps    every agent plans the next release from public and released figures, an
 Leaves   what leaves in private_gram.py with trust "parties"; keys of the run, signed by pinned ones. What is proven
          there is proven against whoever sees everything; sealed, agents in between do not.
 Price    rho in all, as there.
+Not      a third party that multiplies blindly for a pair, as the coordinator of a star does: it would be sent 1.5 times
+         the bytes of encryption at the least, and any two parties could break it.
 """
 
 from __future__ import annotations
