@@ -218,6 +218,8 @@ def fields_of(file: Path) -> str:
             lines += ["", f"In `{found['what']}`{': ' + found['why'] if found['why'] else ''}", ""]
         elif found:
             lines.append(f"- `{found['what']}`: {found['why']}")
+        elif lines and (more := re.fullmatch(r" {5,}# (.+)", line)):
+            lines[-1] += f" {more[1]}"
     return "\n".join(lines).strip()
 
 

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 import colonnade as co
 from papers.figure import EXACT, Case, Claim, Figure, Row, Verdict
-from papers.figures.bellet_lasso import NODES, admm, at_most, dorothea, published_admm, reference, sent_until, walk
+from papers.figures.bellet_lasso import (
+    NODES,
+    admm,
+    at_most,
+    dorothea,
+    drawn_rows,
+    published_admm,
+    reference,
+    sent_until,
+    walk,
+)
 from papers.plot import Panel, Plot
 from papers.published.boyd_sharing import GRID
 
@@ -40,7 +50,7 @@ def run(beta: float, rounds: int, corrected: int, exchanges: int, near: float) -
     found = list[Row]()
     for method, rho, relaxation, floor, rows in curves:
         about: Row = {"method": method, "beta": beta, "rho": rho, "relaxation": relaxation}
-        for row in rows[:: max(1, len(rows) // 100)]:
+        for row in rows:
             found.append({**about, **row, "excess": max(float(row["objective"] or 0.0) - floor, 0.0)})
     return found
 
@@ -69,7 +79,7 @@ def draw(table: pl.DataFrame) -> Plot:
         told = f"beta = {beta:g}; best: rho {rho:g}, relaxation {relaxation:g}"
         panels.append(panel := Panel(told, x="numbers sent over all edges", log="xy"))
         for method in (WALK, CORRECTED, BALANCED, BEST):
-            shown = curve(table, method, beta).filter(pl.col("numbers") > 0)  # the axis is logarithmic
+            shown = drawn_rows(curve(table, method, beta).filter(pl.col("numbers") > 0))  # the axis is logarithmic
             panel.line(shown["numbers"], shown["excess"], method, marks=method in (BALANCED, BEST))
     panels[0].y = "objective − optimum"
     title = (

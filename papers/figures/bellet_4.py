@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import colonnade as co
 from papers.figure import EXACT, Case, Claim, Figure, Row, Verdict
-from papers.figures.bellet_lasso import NODES, admm, dorothea, reference, walk
+from papers.figures.bellet_lasso import NODES, admm, dorothea, drawn_rows, reference, walk
 from papers.plot import Panel, Plot
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def run(beta: float, rounds: int, exchanges: int, near: float) -> list[Row]:
                 "seconds": each * float(row["round"] or 0),
                 "excess": max(float(row["objective"] or 0.0) - floor, 0.0),
             }
-            for row in rows[:: max(1, len(rows) // 100)]
+            for row in rows
         ]
     return found
 
@@ -74,7 +74,7 @@ def draw(table: pl.DataFrame) -> Plot:
         for axis, named in (("round", "iterations"), ("seconds", "seconds of one core, all nodes one after the other")):
             panels.append(panel := Panel(f"beta = {beta:g}", x=named, y="objective − optimum", log="xy"))
             for method in (WALK, ADMM):
-                shown = curve(table, method, beta)[1:]  # the axes are logarithmic
+                shown = drawn_rows(curve(table, method, beta)[1:])  # the axes are logarithmic
                 panel.line(shown[axis], shown["excess"], method)
     title = (
         f"Dorothea, lasso, {NODES} nodes: excess against iterations and time. Messages are part of the time, ADMM's local solver "

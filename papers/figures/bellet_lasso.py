@@ -141,6 +141,11 @@ def solved(X: Any, y: Floats, beta: float, chosen: Sequence[int]) -> tuple[float
     return best.objective, NODES * 2 * int(block.nnz)
 
 
+def drawn_rows(curve: pl.DataFrame) -> pl.DataFrame:
+    """All rows of a short curve; of a long one the first hundred, and then every so many."""
+    return curve[:100].vstack(curve[100:].gather_every(max(1, len(curve) // 100)))
+
+
 def sent_until(table: pl.DataFrame, excess: float) -> float:
     """How many numbers a curve needs to come down to this excess; infinite where it does not."""
     return min((row["numbers"] for row in table.to_dicts() if row["excess"] <= excess), default=float("inf"))

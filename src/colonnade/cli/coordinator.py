@@ -38,7 +38,7 @@ SAME = "the same command goes on with a run that is not over."
 @app.command()
 def run(
     file: File,
-    job: Annotated[Path, typer.Option(help="Problem, method and privacy (docs/organisations.md).")],
+    job: Annotated[Path, typer.Option(help="Problem, method and privacy (docs/files.md).")],
     certs: Certs = Path("certs"),
     store: Store = Path("hub-store"),
     listen: Listen = None,

@@ -11,14 +11,14 @@
     listen = "0.0.0.0:7444"            # if the federation file gives it an address: its port for other parties
     metrics = 9464                     # loopback port of a page with counters; left out: none
     approve = "ask"                    # terms are shown and asked about; "policy": see [limits]; "all" asks nobody;
-                                       # "inbox": [limits] let pass, all else waits for `colonnade party approve`
+                                       # "inbox": as "policy", and all else waits for `colonnade party approve`
     open_hours = 72                    # with "inbox": how long a question stays open before it is refused
 
     [data]
     source = "flights.parquet"         # or a database: source = "postgresql://...", query = "select ..."
     labels = "labels.npy"              # beside a plain matrix (.npy, .npz), at the label holder
 
-    [limits]                           # with approve = "policy": what passes
+    [limits]                           # with approve = "policy" or "inbox": what passes
     methods = ["PrivateGram"]          # "MaskedScores" for scores, where the policy has `scores`
     epsilon = 1.0                      # of one run, for one row, all parties together
     delta = 1e-5                       # the largest delta that epsilon may be stated at; left out: 1e-5

@@ -2,7 +2,7 @@
 
 `colonnade init` writes one to start from, and docs/config.md describes every field: store, output, report, [data] with
 a table for each of its parties, and a job. Paths are relative to the file. Between organisations a file holds the job
-alone: problem, method and privacy as a user writes them down (docs/organisations.md).
+alone: problem, method and privacy as a user writes them down (docs/files.md).
 
     [problem]
     loss = "Logistic"                                       # a value of colonnade by its name
