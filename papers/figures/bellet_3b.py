@@ -109,7 +109,18 @@ def beats(rival: str) -> Claim:
             min(ratios.values()) > 1.0, f"objective of {rival} over that of dFW at equal communication: {text}"
         )
 
-    return Claim(f"the columns that dFW selects give better solutions than {rival} do", check, "means over the seeds")
+    says = f"the columns that dFW selects give better solutions than {rival} do"
+    if rival == DRAWN:
+        return Claim(says, check, "means over the seeds")
+    return Claim(
+        says,
+        check,
+        "means over the seeds",
+        reproduces=False,
+        finding="up to five columns a node they do; with ten a node local coresets are ahead, which solve for the best weights of 1,000 columns.",
+        changed="said to hold after quick runs, which have at most two columns a node.",
+        quick=True,
+    )
 
 
 def random_is_worst(table: pl.DataFrame) -> Verdict:
