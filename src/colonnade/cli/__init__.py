@@ -130,17 +130,13 @@ def _load(name: str) -> Any:
     if isinstance(found, typer.Typer):
         for where in listed.more:
             found.command()(_at(where))
-        _name_exit_codes(found)
-        tree.add_typer(found)
+        for command in found.registered_commands:
+            command.epilog = EXIT_CODES
+        tree.add_typer(found, name=name, help=listed.line, no_args_is_help=True)
     else:
         kind = _at(f"{listed.where.partition(':')[0]}:{listed.kind}") if listed.kind else None
         tree.command(name, cls=kind, epilog=EXIT_CODES)(found)
     return get_group(tree).commands[name]
-
-
-def _name_exit_codes(tree: typer.Typer) -> None:
-    for command in tree.registered_commands:
-        command.epilog = EXIT_CODES
 
 
 class _Commands(MutableMapping[str, Any]):

@@ -12,12 +12,7 @@ import colonnade as co
 from colonnade.cli.terminal import UNCUT, AsJson, Store, answer, answers, busy, explained, finite, table_of, write_text
 from colonnade.privacy.events import shown
 
-app = typer.Typer(
-    name="budget",
-    no_args_is_help=True,
-    help="What was spent on each party's rows, what is left, and what a run would cost.",
-    epilog="A store is the folder that was given as store= to fit.",
-)
+app = typer.Typer(epilog="A store is the folder that was given as store= to fit.")
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing where all is in order.")]
 Party = Annotated[str, typer.Argument(metavar="PARTY", help="Whose ledger.")]

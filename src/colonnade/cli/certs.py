@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from colonnade.network.certs import Card
 
 app = typer.Typer(
-    name="certs",
-    no_args_is_help=True,
-    help="Who is who between organisations: an authority, and a certificate for the coordinator and every party.",
     epilog="Begin with: colonnade certs init certs; then issue one for 'coordinator' and one for each party.",
 )
 

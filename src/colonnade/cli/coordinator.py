@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from colonnade.runs.config import JobFile
     from colonnade.runs.preview import Preview
 
-app = typer.Typer(name="coordinator", no_args_is_help=True, help="Run a job between organisations: hold no data.")
-federation = typer.Typer(name="federation", no_args_is_help=True, help="Between organisations: is everybody ready?")
+app, federation = typer.Typer(), typer.Typer()
 
 File = Annotated[Path, typer.Argument(metavar="FEDERATION.toml", help="The federation file.")]
 Certs = Annotated[Path, typer.Option(help="Folder with coordinator.pem, coordinator.key and authority.pem.")]

@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     from colonnade.data.schema.columns import Column
     from colonnade.data.schema.infer import Look
 
-app = typer.Typer(
-    name="data",
-    no_args_is_help=True,
-    help="Look at a table and propose its schema; fetch public data sets.",
-    epilog="Nothing that these commands print or write is public: it is for the data's owner.",
-)
+app = typer.Typer(epilog="Nothing that these commands print or write is public: it is for the data's owner.")
 
 WARNING = (
     "These bounds and levels were read off the rows: they tell about single people, and a private run refuses them. "

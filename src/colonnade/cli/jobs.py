@@ -15,12 +15,7 @@ from colonnade.cli.terminal import AsJson, answer, answers, explained, lined, ta
 if TYPE_CHECKING:
     from colonnade.network.job_queue import QueuedJob
 
-app = typer.Typer(
-    name="jobs",
-    no_args_is_help=True,
-    help="The queue of `colonnade coordinator serve`: submit a job, list, watch or cancel it.",
-    epilog="On the coordinator's machine, as a user who may write to its store.",
-)
+app = typer.Typer(epilog="On the coordinator's machine, as a user who may write to its store.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The job's name, as it was submitted.")]
 Store = Annotated[Path, typer.Option(help="The store of `colonnade coordinator serve`.")]

@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from colonnade.privacy.accountant import Budget
 
 app = typer.Typer(
-    name="party",
-    no_args_is_help=True,
-    help="Take part in a federation as one organisation: your data, your policy, your ledger, your decision.",
     epilog="Begin with: colonnade party key signing.key; then write party.toml (docs/organisations.md).",
 )
 

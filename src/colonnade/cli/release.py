@@ -12,9 +12,6 @@ import colonnade as co
 from colonnade.cli.terminal import AsJson, answer, answers, explained, finite, lined, table_of
 
 app = typer.Typer(
-    name="release",
-    no_args_is_help=True,
-    help="A release: what it holds, and any linear model from it, at no further price.",
     epilog="FILE is a release that was saved with fit.release.save(...), or a saved fit of co.PrivateGram.",
 )
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A saved release, or a saved fit.")]

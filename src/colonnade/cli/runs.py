@@ -16,12 +16,7 @@ import colonnade as co
 from colonnade.cli.terminal import RunName, Store, answer, answers, explained, finite, table_of
 from colonnade.privacy.events import shown
 
-app = typer.Typer(
-    name="runs",
-    no_args_is_help=True,
-    help="The runs of a store: finished, failed, or interrupted.",
-    epilog="An interrupted run goes on when the same call of fit is repeated with the same store.",
-)
+app = typer.Typer(epilog="An interrupted run goes on when the same call of fit is repeated with the same store.")
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the runs' names.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

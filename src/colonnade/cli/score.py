@@ -50,9 +50,6 @@ if TYPE_CHECKING:
     from colonnade.network.score_order import Approved, Order
 
 app = typer.Typer(
-    name="score",
-    no_args_is_help=True,
-    help="Score rows between organisations: all at once (rows), or as they are asked for under a standing order.",
     epilog="A standing order: score order, then score approve at every party, score part at all but the label holder, "
     "and score serve there (docs/organisations.md).",
 )
