@@ -1,6 +1,6 @@
 """The command line: one file per command, from `colonnade demo` to `colonnade doctor`.
 
-Imports: every other room. Start with the file of the command; `cli/terminal.py` is what all commands share.
+Imports: every other room. Start with the file of the command; `options.py` and `terminal.py` are what commands share.
 
 Answers go to standard output, everything else to standard error: --json makes an answer an object for programs, --quiet
 a word for scripts. A mistake is one line that says what to do, and the help of every command names the exit codes.
@@ -20,7 +20,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from colonnade.cli.terminal import EXIT_CODES, AsJson, answer, explained
+from colonnade.cli import options
+from colonnade.cli.terminal import EXIT_CODES, answer, explained
 
 FILES, BETWEEN, KEPT, ABOUT = "From files to answers", "Between organisations", "What was spent, what ran", "About"
 
@@ -211,7 +212,7 @@ def _every(
 
 def version(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the number.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show the version.
 

@@ -13,7 +13,8 @@ from typing import Annotated, Any
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import RunName, Store, answer, answers, explained, finite, table_of
+from colonnade.cli import options
+from colonnade.cli.terminal import answer, answers, explained, finite, table_of
 from colonnade.privacy.events import shown
 
 app = typer.Typer(epilog="An interrupted run goes on when the same call of fit is repeated with the same store.")
@@ -24,7 +25,7 @@ COUNTED = "every later statement counts it"
 
 
 @app.command(name="list")
-def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
+def listing(store: options.Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Every run: when it began, its method and epsilon, and how it ended, or whether a process is driving it.
 
     \bExamples:
@@ -33,16 +34,13 @@ def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None
     """
     with explained():
         lines = list_runs(store)
-        if as_json or quiet:
-            answer(lines, "", "\n".join(line["run"] for line in lines), quiet, as_json)
-            return
         table = table_of(f"Runs in {store}", ("run", "began", "method", "epsilon", "state"))
         table.columns[0].no_wrap = True
         for line in lines:
             price = "not private" if line["epsilon"] is None else f"{shown(line['epsilon'])} (delta {line['delta']:g})"
             about = (line["method"], price) if line["method"] else ("", "")
             table.add_row(line["run"], line["began"], *about, line["state"])
-        answers().print(table)
+        answer(lines, table, "\n".join(line["run"] for line in lines), quiet, as_json)
 
 
 def list_runs(store: Path) -> list[dict[str, Any]]:
@@ -84,8 +82,8 @@ def _unfinished(store: Path, run: str) -> str:
 
 @app.command()
 def show(
-    store: Store,
-    run: RunName,
+    store: options.Store,
+    run: options.RunName,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only its state.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -116,7 +114,7 @@ def show(
 
 @app.command()
 def resume(
-    store: Store,
+    store: options.Store,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the fit was written.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -131,12 +129,7 @@ def resume(
 
 
 @app.command()
-def abort(
-    store: Store,
-    run: RunName,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    as_json: AsJson = False,
-) -> None:
+def abort(store: options.Store, run: options.RunName, quiet: options.Silent = False, as_json: AsJson = False) -> None:
     """End an interrupted run for good: what it reserved and did not release returns to the budgets.
 
     Example: colonnade runs abort runs 20260101T120000-0123456789ab
@@ -158,7 +151,7 @@ def replaced(
     rho: Annotated[float, typer.Option(help="With --sign: spent before, at least what others count.")] = math.inf,
     store: Annotated[Path, typer.Option(help="The coordinator's store.")] = Path("hub-store"),
     certs: Annotated[Path, typer.Option(help="The coordinator's certificates.")] = Path("certs"),
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    quiet: options.Silent = False,
     as_json: AsJson = False,
 ) -> None:
     """Go on after a ledger was lost: its owner begins a new one, and all others agree to it by hand.
