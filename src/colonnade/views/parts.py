@@ -179,9 +179,9 @@ def with_error(value: float, error: float | None) -> str:
     return " ± ".join(rounded).replace("-", "−")
 
 
-def evenly_spaced(count: int, most: int = 12) -> list[int]:
-    """At most so many of the places 0 to count - 1, for the rows of a table beside a chart."""
-    places: list[int] = np.unique(np.linspace(0, count - 1, min(most, count)).astype(int)).tolist()
+def evenly_spaced(count: int) -> list[int]:
+    """At most 12 of the places 0 to count - 1, for the rows of a table beside a chart."""
+    places: list[int] = np.unique(np.linspace(0, count - 1, min(12, count)).astype(int)).tolist()
     return places
 
 
