@@ -36,7 +36,6 @@ create table if not exists question(
     run text primary key, code text not null, digest blob not null, shown text not null, asked real not null,
     until real not null, answer text not null default '', answered real);
 """
-_EARLIER = {1: "drop table question"}  # they had no codes; whatever is still proposed is asked again
 
 log = logging.getLogger("colonnade.network.inbox")
 
@@ -69,10 +68,8 @@ class Inbox:
 
     def __init__(self, store: Path, hours: float = 72.0, describe: Callable[[Request], str] = repr) -> None:
         """describe  what an operator is shown of a request."""
-        if not 0 < hours <= 24 * 366:
-            raise InvalidInput(f"open_hours = {hours:g}: a question is open for more than 0 hours, a year at most.")
         self.path, self.seconds, self.describe = store.expanduser() / "inbox.db", 3600.0 * hours, describe
-        self._file = SharedFile(self.path, _SCHEMA, _FORMAT, "Free space or make it writable.", _EARLIER)
+        self._file = SharedFile(self.path, _SCHEMA, _FORMAT, "Free space or make it writable.")
         self._db, self._explained = self._file.db, self._file.explained
 
     def close(self) -> None:
