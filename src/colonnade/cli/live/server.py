@@ -12,7 +12,6 @@ import hmac
 import math
 import secrets
 import sys
-import threading
 from collections.abc import Sequence
 from html import escape
 from http import HTTPStatus
@@ -44,40 +43,28 @@ Answer = tuple[HTTPStatus, str, str, str]  # status, kind, policy, text
 
 
 class Server:
-    """`with Server("runs") as server:` serves from a thread of its own; `serve()` serves from this one until Ctrl-C."""
+    """The pages of one store, on one port."""
 
     def __init__(self, store: str | Path, port: int = 0) -> None:
         self.reader = Reader(store)
         self.token = secrets.token_urlsafe(24)
         handler = type("Handler", (_Handler,), {"ours": self})
         try:
-            self._http = _Http((ADDRESS, port), handler)
+            self.http = _Http((ADDRESS, port), handler)
         except OSError as error:
             why = f"cannot listen on port {port}: {error.strerror}"
             raise InvalidInput(f"{why}. Choose another with --port, or leave it out.") from error
-        self.port = int(self._http.server_address[1])
+        self.port = int(self.http.server_address[1])
         self.url = f"http://{ADDRESS}:{self.port}/{self.token}/"
-        self._thread: threading.Thread | None = None
 
     def serve(self) -> None:
         """Serve until Ctrl-C."""
         try:
-            self._http.serve_forever()
+            self.http.serve_forever()
         except KeyboardInterrupt:
             pass  # the way to stop it
         finally:
-            self._http.server_close()
-
-    def __enter__(self) -> Server:
-        self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        if self._thread is not None:
-            self._thread.join()
+            self.http.server_close()
 
     # -------------------------------------------------------------------------------- answers
 
