@@ -69,11 +69,10 @@ def render_report(
     *,
     quality: Quality | None = None,
     evaluation: Evaluation | None = None,
-    facts: RunFacts | None = None,
     inference: InferenceFacts | str = "",
 ) -> str:
-    """The report as text; arguments as in `write_report`, and `facts` about the run, by default those of the fit."""
-    known = RunFacts.of(fit) if facts is None else facts
+    """The report as text; arguments as in `write_report`."""
+    known = RunFacts.of(fit)
     parts = [
         ("verdict", "The verdict", verdict_section(fit, known, quality, evaluation)),
         ("parties", "The parties", parties_section(fit, known)),

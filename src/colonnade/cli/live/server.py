@@ -26,7 +26,6 @@ from colonnade.privacy.events import shown
 from colonnade.runs.budgets import Account
 from colonnade.runs.result import load
 from colonnade.views import parts
-from colonnade.views.fit_facts import RunFacts
 from colonnade.views.officer import render_officer
 from colonnade.views.page import render_report
 from colonnade.views.parts import POLICY, Markup, paragraph, section, table
@@ -103,11 +102,10 @@ class Server:
                     return HTTPStatus.OK, HTML, PAGE_POLICY, text
                 if (path := self.reader.fit_file(name)) is not None:
                     fit = load(path)
-                    known = RunFacts.of(fit) if fit.facts.get("settings") else self.reader.facts(run)
                     if kind == "officer":
                         lines = [one.cells() for one in self.reader.ledgers()]
-                        return HTTPStatus.OK, HTML, POLICY, render_officer(fit, facts=known, budgets=lines)
-                    return HTTPStatus.OK, HTML, POLICY, render_report(fit, facts=known)
+                        return HTTPStatus.OK, HTML, POLICY, render_officer(fit, budgets=lines)
+                    return HTTPStatus.OK, HTML, POLICY, render_report(fit)
         return _refused(HTTPStatus.NOT_FOUND)
 
 
