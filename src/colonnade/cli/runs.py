@@ -14,7 +14,7 @@ import typer
 
 import colonnade as co
 from colonnade.cli import options
-from colonnade.cli.terminal import answer, answers, explained, finite, table_of
+from colonnade.cli.terminal import answer, answers, explained, finite, lined, table_of
 from colonnade.privacy.events import shown
 
 app = typer.Typer(epilog="An interrupted run goes on when the same call of fit is repeated with the same store.")
@@ -45,15 +45,14 @@ def listing(store: options.Store, quiet: Quiet = False, as_json: AsJson = False)
 
 def list_runs(store: Path) -> list[dict[str, Any]]:
     """Every run of a store as plain data."""
-    from colonnade.runtime.run_store import RunStore, ending_in_words, history, node_name
+    from colonnade.runtime.run_store import ending_in_words, open_existing
 
-    past = history(store)  # refuses what is not a store
-    with closing(RunStore(store)) as kept:
-        nodes = [node_name(path.stem) for path in sorted((store / "nodes").glob("*.db"))]
-        terms = {row.run: json.loads(row.body)["terms"] for node in nodes for row in kept.log(node).rows(kind="open")}
-        over = kept.ended()
+    with closing(open_existing(store)) as kept:
+        opened = [row for node in kept.nodes() for row in kept.log(node).rows(kind="open")]
+        terms = {row.run: json.loads(row.body)["terms"] for row in opened}
+        begun, over = kept.begun(), kept.ended()
     lines = []
-    for run, began, _ in past:
+    for run, began in begun:
         about = terms.get(run, {})
         asked = re.search(r"Privacy\(epsilon=([^,]+), delta=([^,]+),", about.get("settings", ""))
         epsilon, delta = (None, None) if asked is None else map(float, asked.groups())
@@ -94,20 +93,19 @@ def show(
     with explained():
         from colonnade.runtime.run_store import released
 
-        found = released(store, run)
-        found["state"] = next(line["state"] for line in list_runs(store) if line["run"] == run)
+        terms, left = released(store, run)
+        about = next(line for line in list_runs(store) if line["run"] == run)
+        facts = {name: about[name] for name in ("run", "began", "state")}
         if as_json or quiet:
-            left = [{**line, "rho": finite(line["rho"])} for line in found["left"]]
-            answer({**found, "left": left}, "", found["state"], quiet, as_json)
+            priced = [{**line, "rho": finite(line["rho"])} for line in left]
+            answer({**facts, "terms": terms, "left": priced}, "", about["state"], quiet, as_json)
             return
-        typer.echo(f"{'run':11} {run}\n{'began':11} {found['began']}\n{'state':11} {found['state']}")
-        for name, value in found["terms"].items():
-            typer.echo(f"{name:11} {value}")
-        if not found["left"]:
+        typer.echo(lined(facts | terms, 11))
+        if not left:
             typer.echo("Nothing left the nodes whose ledgers are in this store. Parties elsewhere have theirs.")
             return
         table = table_of("What left", ("node", "what", "times", "price (rho)"))
-        for line in found["left"]:
+        for line in left:
             table.add_row(line["node"], line["what"], f"{line['times']:,}", f"{line['rho']:.4g}")
         answers().print(table)
 
