@@ -307,8 +307,8 @@ def read_greeting(party: str, answer: Parcel) -> Mapping[str, Any]:
     head = answer.head
     always = {"protocol": int, "version": str, "file": str, "clock": float}
     agreed = {"session": str, "rows": int} if "session" in head or "rows" in head else {}
-    perhaps = {name: kind for name, kind in {"begun": str, "psi": bool}.items() if name in head}
-    if not all(type(head.get(name)) is kind for name, kind in {**always, **agreed, **perhaps}.items()):
+    begun = {"begun": str} if "begun" in head else {}
+    if not all(type(head.get(name)) is kind for name, kind in {**always, **agreed, **begun}.items()):
         raise WireError(f"{party!r} greets in a way that this hub does not know")
     return head
 
