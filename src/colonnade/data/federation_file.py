@@ -299,29 +299,27 @@ def _from_plain(raw: Mapping[str, Any], folder: Path) -> FederationFile:
     if raw.get("version") != _VERSION:
         reads = f"this Colonnade reads version = {_VERSION}. Write that, or install a newer one."
         raise InvalidInput(f"version is {raw.get('version')!r}; {reads}")
-    parties, label, on = raw.get("parties"), raw.get("label"), raw.get("on")
+    parties, on = raw.get("parties"), raw.get("on")
     if not (isinstance(parties, dict) and parties):
         raise InvalidInput("no [parties.NAME] tables; add one for each party")
     if unknown := set(raw) - _TOP_FIELDS:
         raise InvalidInput(f"unknown entry {sorted(unknown)[0]!r}; known: {', '.join(sorted(_TOP_FIELDS))}")
     if on is not None and not (isinstance(on, str) and on):
         raise InvalidInput(NAME_THE_KEY)
-    if not (isinstance(label, list) and len(label) == 2 and all(isinstance(part, str) for part in label)):
-        raise InvalidInput('label must be [party, column], as in label = ["hospital", "readmitted"]')
+    label = _column("label", raw.get("label"), '["hospital", "readmitted"]')
     members = {name: _member(name, table, folder, raw.get("quorum")) for name, table in parties.items()}
-    same: dict[str, Any] = {name: _beside(name, raw[name]) for name in ("offset", "weight") if name in raw}
-    same |= {
-        name: raw[name] for name in ("align", "rows", "by", "hub", "people", "coordinator", "deadline") if name in raw
-    }
-    same |= {name: raw[name] for name in ("positive", "negative") if name in raw}
+    beside = [name for name in ("offset", "weight") if name in raw]
+    same: dict[str, Any] = {name: _column(name, raw[name], '["insurer", "log_exposure"]') for name in beside}
+    plain = ("align", "rows", "by", "hub", "people", "coordinator", "deadline", "positive", "negative")
+    same |= {name: raw[name] for name in plain if name in raw}
     if "align" not in raw and on is not None and all(member.most is not None for member in members.values()):
         same["align"] = "psi"
-    return FederationFile(members, on, (label[0], label[1]), _unit(raw.get("unit")), **same)
+    return FederationFile(members, on, label, _unit(raw.get("unit")), **same)
 
 
-def _beside(name: str, raw: Any) -> tuple[str, str]:
+def _column(name: str, raw: Any, example: str) -> tuple[str, str]:
     if not (isinstance(raw, list) and len(raw) == 2 and all(isinstance(part, str) for part in raw)):
-        raise InvalidInput(f'{name} must be [party, column], as in {name} = ["insurer", "log_exposure"]')
+        raise InvalidInput(f"{name} must be [party, column], as in {name} = {example}")
     return raw[0], raw[1]
 
 

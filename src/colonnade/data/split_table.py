@@ -75,14 +75,13 @@ def _frame_table(frame: pl.DataFrame) -> NumberTable:
     more, which says where they are, as in a schema that is read off the rows."""
     _check_shape(*frame.shape)
     read = Schema.infer(frame).columns
-    kinds = [kind if isinstance(kind, Categorical | Date) else Plain(kind.name, _gaps(kind)) for kind in read]
+    kinds: list[Column] = []
+    for kind in read:
+        gaps: Missing = "refuse" if kind.missing == "refuse" else "indicator"
+        kinds.append(kind if isinstance(kind, Categorical | Date) else Plain(kind.name, gaps))
     schema = Schema(tuple(kinds), source="data")
     columns = {kind.name: (kind, list(range(own.start, own.stop))) for kind, own in spans_of(kinds)}
     return NumberTable(schema.encode(frame).matrix, schema.features, columns)
-
-
-def _gaps(kind: Column) -> Missing:
-    return "refuse" if kind.missing == "refuse" else "indicator"
 
 
 def _check_shape(rows: int, columns: int) -> None:
