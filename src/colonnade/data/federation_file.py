@@ -42,7 +42,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +50,7 @@ from typing import Any
 from colonnade.data.beside import check_pairs, check_unit
 from colonnade.data.classes import Classes, Name, check_classes, other_class
 from colonnade.data.schema.table import Schema, toml_lines, toml_value
-from colonnade.data.text_file import read_text
+from colonnade.data.text_file import naming, parse_toml, read_text
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import ROW, Unit
 from colonnade.privacy.events import Policy
@@ -224,14 +223,9 @@ class FederationFile:
     @classmethod
     def load_text(cls, text: str, path: Path) -> FederationFile:
         """The file that `text` would be at `path`."""
-        try:
-            raw = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
-        try:
+        raw = parse_toml(text, path)
+        with naming(path):
             return _from_plain(raw, path.parent)
-        except InvalidInput as error:
-            raise InvalidInput(f"{path}: {error}") from error
 
     @property
     def keys(self) -> dict[str, bytes]:
@@ -340,10 +334,8 @@ def _member(name: str, table: Any, folder: Path, quorum: Any) -> Member:
     schema = Schema.from_toml(folder / str(table["schema"])) if "schema" in table else None
     policy = Policy(**{"quorum": quorum, **{name: table[name] for name in _POLICY if name in table}})
     rest = {name: table[name] for name in ("columns", "rows", "most", "certificate", "address") if name in table}
-    try:
+    with naming(f"[parties.{name}]"):
         return Member(schema, policy, str(table["key"]), **rest)
-    except InvalidInput as error:
-        raise InvalidInput(f"[parties.{name}]: {error}") from error
 
 
 def _hexadecimal(name: str, text: str, kind: str) -> None:

@@ -11,7 +11,6 @@ A run that stops for a reason that may pass (a full disk, a process that was kil
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import multiprocessing
 import threading
@@ -20,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from colonnade.data.federation_file import FederationFile
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
@@ -73,8 +72,11 @@ class CoordinatorService:
         if not 1 <= most <= MOST_RUNS:
             raise InvalidInput(f"{most} runs at a time: choose 1 to {MOST_RUNS}.")
         self.board, self.file, self.store, self.work, self.given, self.most = board, file, store, work, given, most
-        RunStore(store).close()  # makes the folder, and refuses one that is damaged
-        self._lock = _only_one(store)
+        with contextlib.closing(RunStore(store)) as runs:  # makes the folder, and refuses one that is damaged
+            held = runs.lock("service")
+        if held is None:  # two services over one store would each take the other's runs for dead
+            raise StoreError(f"another service works on {store}. Stop that one, or give this one a store of its own.")
+        self._lock = held
         self.queue = JobQueue(store)
         self.driven: dict[str, _Driven] = {}
         self.draining = False
@@ -222,16 +224,3 @@ class CoordinatorService:
     def _present(self) -> dict[str, float]:
         here = self.board.connected()
         return {name: float(name in here) for name in self.file.members}
-
-
-def _only_one(store: Path) -> IO[str]:
-    """Two services over one store would each take the other's runs for dead."""
-    held = (store / "locks" / "service.lock").open("w")
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        held.close()
-        raise StoreError(
-            f"another service works on {store}. Stop that one, or give this one a store of its own."
-        ) from None
-    return held

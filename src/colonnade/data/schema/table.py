@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from colonnade.data.schema.cells import Blocks, Sparse, as_frame, assemble, columns_of, hats
 from colonnade.data.schema.columns import KINDS, Categorical, Column, Date, Feature, Numeric, Plain, features_of, number
 from colonnade.data.schema.infer import look
+from colonnade.data.text_file import naming
 from colonnade.errors import InvalidInput, StoreError, unquoted
 from colonnade.kernels.arrays import Floats
 
@@ -343,10 +344,8 @@ def _parse(text: str) -> tuple[tuple[Column, ...], dict[str, Any]]:
 def _label(item: object, version: int) -> Column:
     if not isinstance(item, dict):
         raise InvalidInput('label is no table. Write label = { name = "log_income", low = 2.0, high = 6.0 }.')
-    try:
+    with naming("label"):
         return column_from({"type": "numeric", **item}, version)
-    except InvalidInput as error:
-        raise InvalidInput(f"label: {error}") from error
 
 
 def _version(version: object) -> int:
