@@ -115,18 +115,22 @@ def section(key: str, title: str, body: str) -> str:
 
 def whole_page(title: str, below: str, nav: str, body: str) -> str:
     """A page that is one file: its style inside, no script, and a policy that forbids every request."""
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    head = f"{policy}\n<title>{escape(title)} – Colonnade report</title>\n<style>{style()}</style>"
+    return page_frame(head, f'<h1>{escape(title)}</h1>\n<p class="soft">{below}</p>', nav, body)
+
+
+def page_frame(head: str, header: str, nav: str, body: str) -> str:
+    """What goes around the parts of every page."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)} – Colonnade report</title>
-<style>{style()}</style>
+{head}
 </head>
 <body>
-<header><h1>{escape(title)}</h1>
-<p class="soft">{below}</p></header>
+<header>{header}</header>
 {nav}
 <main>
 {body}</main>

@@ -266,24 +266,9 @@ def _time(run: Run) -> str:
 
 
 def _whole(title: str, summary: str, sections: Sequence[str], up: str, *, live: bool = True) -> str:
-    script = f'<script src="{up}live.js" defer></script>' if live else ""
+    head = f"<title>{escape(title)} – Colonnade</title>\n"
+    head += f'<link rel="icon" href="data:,">\n<link rel="stylesheet" href="{up}style.css">\n'
+    head += f'<script src="{up}live.js" defer></script>' if live else ""
     back = f'<nav aria-label="Pages"><ul><li><a href="{up}./">All runs</a></li></ul></nav>' if up else ""
     told = f'<p id="live" role="status">{escape(summary)}</p>' if live else ""
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)} – Colonnade</title>
-<link rel="icon" href="data:,">
-<link rel="stylesheet" href="{up}style.css">
-{script}
-</head>
-<body>
-<header><h1>{escape(title)}</h1>{told}</header>
-{back}
-<main>
-{"".join(sections)}</main>
-</body>
-</html>
-"""
+    return parts.page_frame(head, f"<h1>{escape(title)}</h1>{told}", back, "".join(sections))
