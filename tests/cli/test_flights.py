@@ -121,19 +121,19 @@ def test_wind_sectors_and_visibility_classes_follow_their_definitions(data):
 @needs_data
 def test_nothing_known_only_after_departure_is_a_feature(data):
     hindsight = {"dep_time", "dep_delay", "arr_time", "arr_delay", "air_time", "late"}
-    named = {column.name for schema in data.schemas.values() for column in schema.columns}
+    named = {column.name for schema in flights.SCHEMAS.values() for column in schema.columns}
     assert not hindsight & named
     assert {"flight", "late"} == {name for frame in data.frames.values() for name in frame.columns} - named
 
 
 @needs_data
 def test_the_declared_levels_cover_every_row_and_the_bounds_are_public(data):
-    for party, schema in data.schemas.items():
+    for party, schema in flights.SCHEMAS.items():
         encoded = schema.encode(data.frames[party])
         assert not any(encoded.unknown.values())
         squares = encoded.matrix.multiply(encoded.matrix).sum(axis=1)
         assert squares.max() <= schema.row_bound() ** 2 * (1 + 1e-12)
-    assert {p: s.width for p, s in data.schemas.items()} == {"airline": 163, "weather": 37, "registry": 36}
+    assert {p: s.width for p, s in flights.SCHEMAS.items()} == {"airline": 163, "weather": 37, "registry": 36}
 
 
 @needs_data

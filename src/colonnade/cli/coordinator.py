@@ -315,7 +315,7 @@ def write_example(folder: Path, rows: int, hub: str) -> list[str]:
     from colonnade.cli.founding import write_organisations
 
     data = flights.load(rows)
-    members = {name: (data.schemas[name], "table.parquet") for name in data.frames}
+    members = {name: (flights.SCHEMAS[name], "table.parquet") for name in data.frames}
     policy = co.Policy(epsilon=2.0, delta=1e-6, least=min(500, rows))
     write_organisations(folder, members, flights.KEY, flights.LABEL, hub, policy, most=rows)
     for name, frame in data.frames.items():

@@ -97,13 +97,9 @@ SCHEMAS = {
 
 @dataclass(frozen=True)
 class Flights:
-    """One frame a party, one row a flight, in the same order; `frames` and `schemas` go by party name."""
+    """One frame a party, one row a flight, in the same order."""
 
     frames: dict[str, pl.DataFrame]
-
-    @property
-    def schemas(self) -> dict[str, Schema]:
-        return dict(SCHEMAS)
 
     @property
     def rows(self) -> int:
