@@ -6,7 +6,7 @@ import fcntl
 import json
 import math
 import re
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,14 +68,12 @@ def _unfinished(store: Path, run: str) -> str:
     one: so it is tried inside a transaction of the journal, as whoever looks for runs does."""
     from colonnade.privacy.store import FileLog
 
-    with closing(FileLog(store / "runs.db")) as journal, journal.atomic():
+    with closing(FileLog(store / "runs.db")) as journal, journal.atomic(), suppress(FileNotFoundError):
         try:
             with (store / "locks" / f"{run}.lock").open() as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return "running"
-        except FileNotFoundError:
-            return "interrupted"
     return "interrupted"
 
 

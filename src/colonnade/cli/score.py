@@ -249,13 +249,11 @@ def _serving(
 ) -> Any:
     from colonnade.network.score_service import ScoreService, holder_lines
 
-    found: list[ScoreService] = []
-    lines = holder_lines(approved, settings.tls, listen, lambda party, raw: found[0].take(party, raw))
+    lines = holder_lines(approved, settings.tls, listen, lambda party, raw: service.take(party, raw))
     last.callback(lines.stop)
     service = ScoreService(approved, data, lines.send, lines.connected, certified=mtls)
     last.callback(service.close)
-    found.append(service)
-    lines.start()
+    lines.start()  # last: what comes is for the service
     return service
 
 

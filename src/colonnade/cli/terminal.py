@@ -23,7 +23,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -83,18 +83,11 @@ def _in_one_line() -> Iterator[None]:
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
-        def show(
-            message: Warning | str,
-            category: type[Warning],
-            filename: str,
-            lineno: int,
-            file: TextIO | None = None,
-            line: str | None = None,
-        ) -> None:
-            if not issubclass(category, UserWarning):
-                usual(message, category, filename, lineno, file, line)
-                return
-            complain("mind: ", " ".join(str(message).split()))
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, UserWarning):
+                complain("mind: ", " ".join(str(message).split()))
+            else:
+                usual(message, category, *place, **more)
 
         warnings.showwarning = show
         yield
