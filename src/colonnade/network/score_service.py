@@ -71,7 +71,6 @@ class Unanswered(Exception):  # not an error of ours: what a request is answered
 class Waiting:
     """A request on its way: the parts that came, by party and number."""
 
-    model: int
     asks: Mapping[str, Sequence[Ask]]
     parts: dict[tuple[str, int], Part] = field(default_factory=dict)
     done: threading.Event = field(default_factory=threading.Event)
@@ -283,7 +282,7 @@ class ScoreService:
             name: [Ask(first + i, model, row_digest(self._pairs[name], word)) for i, word in enumerate(words)]
             for name in members
         }
-        one = Waiting(model, asks)
+        one = Waiting(asks)
         with self._lock:
             for place in range(len(words)):
                 self._waiting[first + place] = one

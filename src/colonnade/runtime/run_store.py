@@ -103,9 +103,6 @@ class RunStore:
             raise _unusable_store(self.folder, what) from error
         self._journal = FileLog(self.folder / "runs.db")
         self._check_journal()
-        self._begun: dict[str, str] = {}
-        self._ended: dict[str, str] = {}
-        self._read: tuple[int, bytes] = (0, b"")  # so many rows of the journal are in both, up to this head
 
     def _check_journal(self) -> None:
         """The journal must be whole, from its newest snapshot. Chain and snapshot are for accidents here: whoever can
@@ -263,26 +260,11 @@ class RunStore:
 
     def begun(self) -> list[tuple[str, str]]:
         """Every run, and when it began."""
-        self._read_on()
-        return list(self._begun.items())
+        return [(row.run, row.body.decode()) for row in self._journal.rows(kind="begin")]
 
     def ended(self) -> dict[str, str]:
         """The runs that are over, and how they ended."""
-        self._read_on()
-        return dict(self._ended)
-
-    def _read_on(self) -> None:
-        """Read the rows that the journal got since it was read last: it only grows."""
-        count, head = self._read
-        if self._journal.head_at(count) != head:  # a transaction was undone
-            count, self._begun, self._ended = 0, {}, {}
-        length = self._journal.length()
-        for row in self._journal.rows_between(count, length, ("begin", "end")):
-            if row.kind == "begin":
-                self._begun.setdefault(row.run, row.body.decode())
-            else:
-                self._ended[row.run] = _how(row)
-        self._read = (length, self._journal.head_at(length))
+        return {row.run: _how(row) for row in self._journal.rows(kind="end")}
 
     def close(self) -> None:
         for log in [self._journal, *self._open.values()]:
@@ -361,13 +343,13 @@ def abort_run(folder: str | Path, run: str) -> list[str]:
     """End an interrupted run; the nodes whose ledgers were closed."""
     with closing(open_existing(folder)) as store:
         _check_begun(store, run)
-        if run in store.ended():
-            raise InvalidInput(f"run {run} is over already: {ending_in_words(store.ended()[run])}.")
+        if (how := store.how_ended(run)) is not None:
+            raise InvalidInput(f"run {run} is over already: {ending_in_words(how)}.")
         return _abort(store, run)
 
 
 def _check_begun(store: RunStore, run: str) -> None:
-    if run not in dict(store.begun()):
+    if not store.has_begun(run):
         folder = store.folder
         raise InvalidInput(f"{folder} holds no run {run!r}; `colonnade runs list {folder}` shows those it has.")
 
