@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.data.federation_file import FederationFile
-from colonnade.errors import ColonnadeError, InvalidInput, StoreError
+from colonnade.errors import ColonnadeError, StoreError
 from colonnade.network.hub import Board
 from colonnade.network.job_queue import JobQueue, QueuedJob
 from colonnade.network.party_status import size_of
@@ -36,7 +36,6 @@ TROUBLES = 20
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a job is tried again
 ASKED_AGAIN = 120.0  # seconds at most before a job that an operator has not decided on is proposed again
 TICK, TELL = 0.1, 1.0  # seconds between two looks at everything, and between two notes of how far runs have come
-MOST_RUNS = 64
 FAREWELL = 10.0
 
 _FRESH = multiprocessing.get_context("forkserver")  # a process that has imported everything, and holds no stream
@@ -69,8 +68,6 @@ class CoordinatorService:
     def __init__(
         self, board: Board, file: FederationFile, store: Path, work: Callable[..., None], *given: Any, most: int = 4
     ) -> None:
-        if not 1 <= most <= MOST_RUNS:
-            raise InvalidInput(f"{most} runs at a time: choose 1 to {MOST_RUNS}.")
         self.board, self.file, self.store, self.work, self.given, self.most = board, file, store, work, given, most
         with contextlib.closing(RunStore(store)) as runs:  # makes the folder, and refuses one that is damaged
             held = runs.lock("service")
