@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -37,10 +36,12 @@ def inbox(
       colonnade party inbox party.toml --all --json
     """
     with explained():
+        from colonnade.network.inbox import in_minutes
+
         with closing(_inbox(file)) as box:
             found = box.questions(every=every)
         plain = [{**asdict(one), "name": one.name, "state": one.state} for one in found]
-        texts = [f"{one.shown}\n{one.name} is {one.state}, until {_when(one.until)}\n" for one in found]
+        texts = [f"{one.shown}\n{one.name} is {one.state}, until {in_minutes(one.until)}\n" for one in found]
         waiting = "\n".join(texts) or "no question is open"
         answer(plain, waiting, "\n".join(one.name for one in found), quiet, as_json)
 
@@ -87,7 +88,3 @@ def _inbox(file: options.PartyFile) -> Inbox:
             "With another word there, runs are decided on while the party runs."
         )
     return settings.inbox()
-
-
-def _when(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

@@ -261,8 +261,8 @@ def new_key() -> tuple[str, bytes]:
     """A fresh signing key: its public half as a federation file writes it, and the private half."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    private = Ed25519PrivateKey.generate()
-    return _KEY_KIND + private.public_key().public_bytes_raw().hex(), private.private_bytes_raw()
+    private = Ed25519PrivateKey.generate().private_bytes_raw()
+    return public_text(private), private
 
 
 def public_text(private: bytes) -> str:

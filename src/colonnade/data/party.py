@@ -94,11 +94,8 @@ def shown_parties(
     """A federation in a notebook: who holds what, and what leaves at most."""
     rows = []
     for party in parties:
-        bounds = (
-            "none"
-            if party.schema is None
-            else {"declared": "declared", "data": "read off the rows"}.get(party.schema.source, "declared public")
-        )
+        sources = {"": "none", "declared": "declared", "data": "read off the rows", "public": "declared public"}
+        bounds = sources["" if party.schema is None else party.schema.source]
         budget = "" if party.policy.epsilon is None else f"epsilon {party.policy.epsilon:g} in all"
         allows = budget or ("exact values may leave" if party.policy.exact else "noisy values only")
         names = ", ".join(map(str, party.features[:6])) + (" …" if len(party.features) > 6 else "")

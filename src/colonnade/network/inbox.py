@@ -156,7 +156,9 @@ class Inbox:
                     "`colonnade party inbox` again."
                 )
             if known.state == "expired":
-                raise InvalidInput(f"the question about run {run} was open until {_when(known.until)}, and is no more.")
+                raise InvalidInput(
+                    f"the question about run {run} was open until {in_minutes(known.until)}, and is no more."
+                )
             told = ("yes" if answer else "no", time.time(), run)
             self._db.execute("update question set answer = ?, answered = ? where run = ?", told)
             return next(one for one in self.questions(every=True) if one.run == run)
@@ -168,5 +170,6 @@ def _digest(asked: Request) -> bytes:
     return hashlib.sha256(repr(about).encode()).digest()
 
 
-def _when(seconds: float) -> str:
+def in_minutes(seconds: float) -> str:
+    """A time by this machine's clock, for people."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
