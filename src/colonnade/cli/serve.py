@@ -16,7 +16,8 @@ from colonnade.cli import options, terminal
 from colonnade.cli.coordinator import hub_address
 from colonnade.cli.terminal import explained
 
-Runs = Annotated[int, typer.Option("--runs", min=1, max=64, help="So many runs at a time at most.")]
+MOST_RUNS = 64
+Runs = Annotated[int, typer.Option("--runs", min=1, max=MOST_RUNS, help="So many runs at a time at most.")]
 Drain = Annotated[float, typer.Option(min=0, help="After SIGTERM: seconds for runs to end before they are left.")]
 
 
