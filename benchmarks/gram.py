@@ -162,9 +162,9 @@ def _flights(told: dict[str, Any]) -> Dataset | None:
     except InvalidInput as missing:
         print(f"skipped: {missing}")
         return None
-    blocks = [data.schemas[party].encode(data.frames[party]).matrix for party in told["party"]]
+    blocks = [flights.SCHEMAS[party].encode(data.frames[party]).matrix for party in told["party"]]
     schemas = {
-        party: Schema(data.schemas[party].columns, public["row_norm"]) for party, public in told["party"].items()
+        party: Schema(flights.SCHEMAS[party].columns, public["row_norm"]) for party, public in told["party"].items()
     }
     return _dataset(blocks, np.where(data.late, 1.0, -1.0), schemas, told, None)
 

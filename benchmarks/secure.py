@@ -90,10 +90,10 @@ def _demo(quick: bool) -> None:
     data = flights.load(20_000 if quick else None)
     party, column = flights.LABEL
     frames = {name: frame.filter(data.split()[0]) for name, frame in data.frames.items()}
-    flat = {name: schema.as_lines() for name, schema in data.schemas.items()}
+    flat = {name: schema.as_lines() for name, schema in flights.SCHEMAS.items()}
     lines, curves = (
         co.Federation.from_frames(frames, on=flights.KEY, label=flights.LABEL, schemas=schemas)
-        for schemas in (flat, data.schemas)
+        for schemas in (flat, flights.SCHEMAS)
     )
     print(f"the demo's tables, {lines.rows:,} rows, epsilon 1 ({party}: {column})")
     numbers, classes = (co.Problem(loss, intercept=True) for loss in (co.LeastSquares(), co.Logistic()))

@@ -297,6 +297,7 @@ def bounds() -> str:
 
 def limits() -> str:
     """What somebody else may ask of a long-lived process, and what happens above it."""
+    from colonnade.cli.serve import MOST_RUNS
     from colonnade.network import coordinator_service, inbox, job_queue, party_service, score_service, status_page
     from colonnade.network.transport import direct, doorkeeper, envelope, hub
 
@@ -311,7 +312,7 @@ def limits() -> str:
         ("", "streams of a certificate that have not greeted", hub.UNGREETED, "`busy`"),
         ("", "a message", f"{envelope.LIMIT >> 20} MiB", "refused before it is read"),
         ("", "requests that wait for a party", hub.WINDOW, "who asks waits"),
-        ("coordinator", "runs at a time", coordinator_service.MOST_RUNS, "jobs wait"),
+        ("coordinator", "runs at a time", MOST_RUNS, "jobs wait"),
         ("", "jobs that are not over", f"{job_queue.MOST:,}", "refused"),
         ("", "a job file", f"{job_queue.LARGEST >> 20} MiB", "refused"),
         ("", "troubles of a job", coordinator_service.TROUBLES, "it fails, with the last reason"),

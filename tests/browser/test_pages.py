@@ -16,10 +16,10 @@ import pytest
 from test_report import contrast
 
 import colonnade as co
-from colonnade.cli.live.server import Server
 from colonnade.runs.evaluation import evaluate_fit
 from colonnade.views.fit_facts import Quality
 from colonnade.views.page import write_report
+from live_view import serving
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="needs Playwright: .venv/bin/pip install -c constraints.txt -e '.[browser]'"
@@ -72,7 +72,7 @@ def addresses(fits, store, tmp_path_factory):
         ),
     )
     exact = write_report(fits["exact"], folder / "exact.html")
-    with Server(store) as server:
+    with serving(store) as server:
         yield {
             "private report": private.as_uri(),
             "exact report": exact.as_uri(),
@@ -225,7 +225,7 @@ def test_a_report_is_one_click_away_and_the_way_back_too(opened, addresses, fits
 
 
 def test_the_live_view_says_when_its_server_has_stopped(opened, store, fits):
-    with Server(store) as server:
+    with serving(store) as server:
         page = opened(server.url)
         assert "running" in page.locator("#live").inner_text()
     page.wait_for_function("() => document.getElementById('live').textContent.includes('last state')", timeout=20_000)

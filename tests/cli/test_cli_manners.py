@@ -264,7 +264,7 @@ def test_a_list_of_commands_loads_no_command(tmp_path: Path) -> None:
         "except SystemExit: print([n for n in sys.modules if n.startswith('colonnade.cli.')], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.strip() == "['colonnade.cli.terminal']"
+    assert done.stderr.strip() == "['colonnade.cli.options', 'colonnade.cli.terminal']"
 
 
 @pytest.mark.parametrize("words", COMMANDS)

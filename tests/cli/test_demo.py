@@ -59,7 +59,7 @@ def cli(found, monkeypatch, tmp_path):
 
 
 def federation(data, frames):
-    schemas = {party: schema for party, schema in data.schemas.items() if party in frames}
+    schemas = {party: schema for party, schema in flights.SCHEMAS.items() if party in frames}
     holder = "airline" if "airline" in frames else "labels"
     return co.Federation.from_frames(frames, on="flight", label=(holder, "late"), schemas=schemas)
 
@@ -117,7 +117,7 @@ def test_labels_lent_to_a_party_meet_its_rows(data, party):
     """The same fit as on a matrix put in the order of the keys by hand."""
     fit = co.fit(federation(data, shuffled(demo.own_frames(data.frames, party))), PROBLEM, SETTINGS)
     order = np.argsort(data.frames["airline"]["flight"].to_numpy())
-    matrix = data.schemas[party].encode(data.frames[party]).matrix[order]
+    matrix = flights.SCHEMAS[party].encode(data.frames[party]).matrix[order]
     by_hand = co.fit(co.Federation.split(matrix, data.late[order], {party: slice(None)}), PROBLEM, SETTINGS)
     assert by_hand.objective == fit.objective
     assert np.array_equal(by_hand.coefficients[party], fit.coefficients[party])
@@ -165,7 +165,7 @@ def test_every_figure_of_the_json_is_that_of_the_flights_and_the_coefficients(cl
         if model is found.private:
             assert (told["objective"], told["gap"], told["seconds"]) == (None, None, None)
             continue
-        blocks = {party: data.schemas[party].encode(data.frames[party].filter(training)).matrix for party in x}
+        blocks = {party: flights.SCHEMAS[party].encode(data.frames[party].filter(training)).matrix for party in x}
         scores = sum(blocks[party] @ x[party] for party in x) + model.fit.intercept
         slope = -y / (1.0 + np.exp(y * scores)) / y.size
         gradient = np.concatenate([blocks[party].T @ slope for party in x])

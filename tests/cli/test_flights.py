@@ -121,19 +121,19 @@ def test_wind_sectors_and_visibility_classes_follow_their_definitions(data):
 @needs_data
 def test_nothing_known_only_after_departure_is_a_feature(data):
     hindsight = {"dep_time", "dep_delay", "arr_time", "arr_delay", "air_time", "late"}
-    named = {column.name for schema in data.schemas.values() for column in schema.columns}
+    named = {column.name for schema in flights.SCHEMAS.values() for column in schema.columns}
     assert not hindsight & named
     assert {"flight", "late"} == {name for frame in data.frames.values() for name in frame.columns} - named
 
 
 @needs_data
 def test_the_declared_levels_cover_every_row_and_the_bounds_are_public(data):
-    for party, schema in data.schemas.items():
+    for party, schema in flights.SCHEMAS.items():
         encoded = schema.encode(data.frames[party])
         assert not any(encoded.unknown.values())
         squares = encoded.matrix.multiply(encoded.matrix).sum(axis=1)
         assert squares.max() <= schema.row_bound() ** 2 * (1 + 1e-12)
-    assert {p: s.width for p, s in data.schemas.items()} == {"airline": 163, "weather": 37, "registry": 36}
+    assert {p: s.width for p, s in flights.SCHEMAS.items()} == {"airline": 163, "weather": 37, "registry": 36}
 
 
 @needs_data
@@ -148,14 +148,12 @@ def test_a_smaller_sample_is_the_same_each_time_and_spread_over_the_year(data):
 
 
 @needs_data
-def test_a_flights_side_of_the_split_depends_on_its_key_and_the_seed_only(data):
-    training, held_out = data.split(seed=0, held_out=0.2)
+def test_a_flights_side_of_the_split_depends_on_its_key_only(data):
+    training, held_out = data.split()
     assert np.array_equal(training, ~held_out)
     side = dict(zip(data.frames["airline"]["flight"].to_list(), held_out.tolist(), strict=True))
     sample = flights.load(500)
     assert [side[key] for key in sample.frames["airline"]["flight"].to_list()] == sample.split()[1].tolist()
-    assert not np.array_equal(held_out, data.split(seed=1)[1])
-    assert np.all(data.split(held_out=0.5)[1][held_out])
 
 
 @needs_data
@@ -169,13 +167,6 @@ def test_the_split_is_pinned_so_that_published_figures_can_be_repeated(data):
 def test_more_flights_than_there_are_cannot_be_asked_for(rows):
     with pytest.raises(InvalidInput, match="Ask for 1 to 327,346 flights"):
         flights.load(rows)
-
-
-@needs_data
-@pytest.mark.parametrize("share", [0.0, 1.0, float("nan")])
-def test_a_held_out_share_leaves_something_on_both_sides(data, share):
-    with pytest.raises(InvalidInput, match="Write a share between 0 and 1"):
-        data.split(held_out=share)
 
 
 def test_without_the_data_the_message_says_what_to_install(monkeypatch):

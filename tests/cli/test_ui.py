@@ -27,6 +27,7 @@ from colonnade.privacy.ledger import Terms
 from colonnade.runs.budgets import accounts, open_ledger
 from colonnade.runtime.run_store import RunStore
 from colonnade.views.officer import IDLE
+from live_view import serving
 
 ROWS = 60
 METHOD = co.DistributedFrankWolfe(rounds=6, tolerance=0.0)
@@ -57,7 +58,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(store):
-    with Server(store) as running:
+    with serving(store) as running:
         yield running
 
 
@@ -105,10 +106,8 @@ def test_nothing_is_shown_without_the_whole_token(server, path):
 
 
 def test_every_server_has_a_token_of_its_own_that_cannot_be_guessed(store):
-    first, second = Server(store), Server(store)
-    for one in (first, second):
-        one.__enter__()
-        one.__exit__(None, None, None)
+    with serving(store) as first, serving(store) as second:
+        pass
     assert first.token != second.token
     assert len(first.token) >= 32  # 24 random bytes
 
@@ -135,7 +134,7 @@ def test_its_own_script_and_the_name_localhost_are_let_in(server):
 
 
 def test_it_listens_on_the_loopback_address_alone(server):
-    assert server._http.server_address[0] == "127.0.0.1"
+    assert server.http.server_address[0] == "127.0.0.1"
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
@@ -170,7 +169,7 @@ def test_a_run_whose_name_somebody_else_chose_leads_to_no_other_file(tmp_path):
     reader = Reader(tmp_path / "runs")
     assert reader.run("../../outside") is not None
     assert reader.fit_file("../../outside") is None
-    with Server(tmp_path / "runs") as server:
+    with serving(tmp_path / "runs") as server:
         assert request(server, f"/{server.token}/report/../../outside")[0] == 404
         assert "outside.json" not in request(server, f"/{server.token}/")[2]
 
@@ -258,7 +257,7 @@ def test_live_page_and_officers_page_show_what_budget_show_prints(store, tmp_pat
             CliRunner().invoke(app, ["report", str(saved), "--officer", "-o", str(target), "--overwrite"]).exit_code
             == 0
         )
-        with Server(place) as running:
+        with serving(place) as running:
             shown = [page(running), page(running, f"officer/{saved.stem}"), Page(target.read_text())]
         filled = {p: {n: cell for n, cell in line.items() if cell} for p, line in printed.items()}
         idle = {n for n, none in IDLE.items() if all(line[n] == none for line in printed.values())}
@@ -340,7 +339,7 @@ def test_looking_changes_no_file_of_the_store(store, fits):
         return {p: p.read_bytes() for p in store.rglob("*") if p.is_file() and p.suffix in (".db", ".json")}
 
     before = state()
-    with Server(store) as server:
+    with serving(store) as server:
         for rest in every_page(server, fits):
             request(server, f"/{server.token}/{rest}")
     assert before == state()
@@ -360,7 +359,7 @@ def test_a_damaged_fit_is_said_to_be_damaged_and_nothing_else_breaks(store, tmp_
     copy = Path(shutil.copytree(store, tmp_path / "copy"))
     damaged = next((copy / "fits").glob("*.json"))
     damaged.write_bytes(damaged.read_bytes()[:-40])
-    with Server(copy) as server:
+    with serving(copy) as server:
         status, _, text = request(server, f"/{server.token}/report/{damaged.stem}")
         assert status == 500
         assert "is damaged" in text
@@ -396,7 +395,7 @@ def test_a_run_is_watched_while_another_process_writes_it(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         until(lambda: (folder / "nodes" / "hospital.db").exists() or process.poll() is not None)
-        with Server(folder) as server:
+        with serving(folder) as server:
 
             def look():
                 status, _, text = request(server, f"/{server.token}/")
@@ -417,7 +416,7 @@ def test_a_run_is_watched_while_another_process_writes_it(tmp_path):
 
 def test_a_store_that_is_still_empty_is_shown_as_empty(tmp_path):
     RunStore(tmp_path).close()
-    with Server(tmp_path) as server:
+    with serving(tmp_path) as server:
         text = request(server, f"/{server.token}/")[2]
     assert "No run has begun" in text
     assert "No data holder" in text
@@ -426,7 +425,7 @@ def test_a_store_that_is_still_empty_is_shown_as_empty(tmp_path):
 def test_a_file_that_is_just_being_made_does_not_hide_the_others(store, tmp_path):
     copy = Path(shutil.copytree(store, tmp_path / "copy"))
     (copy / "nodes" / "new.db").touch()
-    with Server(copy) as server:
+    with serving(copy) as server:
         assert {row[0] for row in table_of(page(server), "What was spent")} == {
             "party",
             "hospital",
@@ -478,7 +477,7 @@ def test_the_token_is_on_no_command_line_of_a_browser(store, monkeypatch):
         seen.append((url, path.stat().st_mode & 0o777, path.read_text()))
 
     monkeypatch.setattr(webbrowser, "open", opened)
-    monkeypatch.setattr(Server, "serve", lambda self: self._http.server_close())
+    monkeypatch.setattr(Server, "serve", lambda self: self.http.server_close())
     command.ui(store, 0, no_browser=False)
     ((url, mode, text),) = seen
     token = re.search(r"127\.0\.0\.1:\d+/([\w-]+)/", text)[1]

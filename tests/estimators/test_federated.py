@@ -26,6 +26,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import colonnade as co
+from colonnade.cli.runs import list_runs
 from colonnade.errors import InvalidInput
 from colonnade.estimators.federated import share_of
 from colonnade.estimators.federated_models import FederatedClassifier, FederatedRegressor
@@ -35,7 +36,6 @@ from colonnade.problem.weighted import ClassWeighted
 from colonnade.runs.budgets import accounts
 from colonnade.runs.fit import fit as run
 from colonnade.runs.result import Fit
-from colonnade.runtime.run_store import history
 
 QUICK = co.SharingADMM(rounds=15, tolerance=1e-2)  # as far as conventions and odds need it
 FRESH = "every private fit draws fresh noise: two fits differ"
@@ -296,11 +296,11 @@ def test_after_ctrl_c_finished_classes_are_kept_and_nothing_is_paid_twice(place,
     cost, letters = undisturbed
     with pytest.raises(KeyboardInterrupt):
         three_classes(tmp_path, Interrupted(int(place * letters)))
-    before = {run: state for run, _, state in history(tmp_path)}
+    before = {line["run"]: line["state"] for line in list_runs(tmp_path)}
     model = three_classes(tmp_path)
     assert set(before) <= {each.run for each in model.fit_}
     assert int(place * 3) == list(before.values()).count("finished")
-    assert len(history(tmp_path)) == 3
+    assert len(list_runs(tmp_path)) == 3
     assert cost == pytest.approx(spent(tmp_path), rel=1e-12)
     assert model.predict_proba(table(rows=120)[0]).shape == (120, 3)
 
@@ -316,9 +316,9 @@ def test_ctrl_c_in_the_moment_in_which_a_class_ends_loses_nothing(undisturbed, t
     with pytest.raises(KeyboardInterrupt):
         three_classes(tmp_path)
     monkeypatch.setattr(Fit, "save", save)
-    ((first, _, state),) = history(tmp_path)
-    assert state == "finished"
-    assert first == three_classes(tmp_path).fit_[0].run
+    (first,) = list_runs(tmp_path)
+    assert first["state"] == "finished"
+    assert first["run"] == three_classes(tmp_path).fit_[0].run
     assert undisturbed[0] == pytest.approx(spent(tmp_path), rel=1e-12)
 
 
@@ -327,7 +327,7 @@ def test_other_labels_are_another_job_and_a_finished_job_is_not_found_again(undi
     assert not {each.run for each in first.fit_} & {each.run for each in again.fit_}
     with pytest.raises(KeyboardInterrupt):
         three_classes(tmp_path, Interrupted(undisturbed[1] // 2))
-    there = {run for run, _, _ in history(tmp_path)}
+    there = {line["run"] for line in list_runs(tmp_path)}
     X, _, values = table(rows=120)
     other = np.digitize(values, [-0.5, 0.5])
     other[np.flatnonzero(other == 0)[0]] = 1  # one row of one class: the models of both are other ones

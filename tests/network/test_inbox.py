@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -108,14 +106,6 @@ def test_a_yes_that_no_run_began_on_is_forgotten(box: Inbox) -> None:
         assert [one.state for one in box.questions()] == ["open"]
 
 
-def test_an_inbox_of_before_there_were_codes_asks_again(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "inbox.db")) as db, db:
-        db.executescript("create table question(run text primary key, answer text); pragma user_version = 1")
-        db.execute("insert into question values ('run-1', 'yes')")
-    with closing(Inbox(tmp_path)) as box:
-        put(box)
-
-
 def test_what_nobody_answers_in_time_is_refused(box: Inbox) -> None:
     put(box)
     with mock.patch("time.time", return_value=time.time() + 3601):
@@ -148,12 +138,6 @@ def test_a_run_that_is_over_takes_its_question_along(box: Inbox) -> None:
     with pytest.raises(InvalidInput, match="no question about run 'run-2'"):
         box.answer("run-2", True)
     assert [one.run for one in box.questions()] == ["run-1"]
-
-
-@pytest.mark.parametrize("hours", [0.0, -1.0, float("nan"), 1e6])
-def test_a_question_is_open_for_some_time_and_not_for_ever(tmp_path: Path, hours: float) -> None:
-    with pytest.raises(InvalidInput, match="open_hours"):
-        Inbox(tmp_path, hours)
 
 
 def test_what_the_limits_let_pass_is_not_asked_about(box: Inbox) -> None:

@@ -125,12 +125,12 @@ def test_names_files_and_numbers_are_bounded(queue: JobQueue) -> None:
     assert len(queue.job("c").why) == job_queue.LONGEST_WHY
 
 
-def test_a_queue_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
+def test_a_queue_of_another_version_is_left_alone(tmp_path: Path) -> None:
     JobQueue(tmp_path).close()
     with sqlite3.connect(tmp_path / "jobs.db") as file:
         file.execute("pragma user_version = 2")
     file.close()
-    with pytest.raises(StoreError, match="later Colonnade"):
+    with pytest.raises(StoreError, match="another Colonnade"):
         JobQueue(tmp_path)
 
 

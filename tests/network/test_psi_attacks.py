@@ -140,7 +140,7 @@ def test_a_party_cannot_have_rows_declared_common_that_it_does_not_hold(tmp_path
             session, keyring, _, sealed = lab._open_session(question, 2)
             request = keyring.open("bank", REQUEST, *sealed)
             head = {**question.head, "peers": ["clinic", "lab"], "peer": "lab"}
-            sought = bank._words_for(Parcel(head, last_seen(straw, "bank", "seek")), 0)[-1]
+            sought = bank._words_for(Parcel(head, last_seen(straw, "bank", "seek")))[-1]
             lucky = sought.order.tolist().index(sought.words.index(known))  # a cheater would have to guess which
             points = [request[at : at + psi.POINT] for at in range(0, len(request), psi.POINT)]
             answer = [psi.blind_again(points[lucky], secret, 1) for secret in secrets]

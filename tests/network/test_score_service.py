@@ -521,7 +521,7 @@ def test_a_part_that_does_not_come_in_time_is_503_and_the_next_request_is_answer
 
 
 def test_a_request_is_whole_when_each_party_has_answered_and_not_before(wired):
-    one = Waiting(0, {name: [Ask(7, 0, bytes(16))] for name in OTHERS})
+    one = Waiting({name: [Ask(7, 0, bytes(16))] for name in OTHERS})
     wired.service._waiting[7] = one
     raw = pack_parts(wired.made.order, [Part(7, Why.OK, 1)])
     for party in ("shop", "shop", "stranger", HOLDER):

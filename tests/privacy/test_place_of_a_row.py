@@ -20,6 +20,7 @@ from gram_runs import gram_release, sums_release
 from scipy.stats import binom, chi2
 
 import colonnade as co
+from colonnade.cli.runs import list_runs
 from colonnade.data import row_order
 from colonnade.data.row_order import in_order
 from colonnade.estimators.federated import same_call
@@ -31,7 +32,7 @@ from colonnade.privacy.keyring import derive
 from colonnade.privacy.statement import BY_KEY, BY_PLACE, BY_SECRET
 from colonnade.runs.call import blocks_with_labels
 from colonnade.runs.fit import RunDriver
-from colonnade.runtime.run_store import MemoryStore, RunStore, history
+from colonnade.runtime.run_store import MemoryStore, RunStore
 
 running = importlib.import_module("colonnade.runs.fit")  # the module; the name in the package is the function
 SECRET = derive(b"the secret of an order", "test")
@@ -362,7 +363,7 @@ def test_a_run_that_was_interrupted_goes_on_with_the_same_order(monkeypatch, tmp
         co.fit(people.federation(), RIDGE, *WAYS["noisy labels"][::2], store=tmp_path)
     monkeypatch.setattr(running, "assemble_fit", made)
     co.fit(people.federation(), RIDGE, *WAYS["noisy labels"][::2], store=tmp_path)
-    assert [how for _, _, how in history(tmp_path)] == ["finished"]
+    assert [line["state"] for line in list_runs(tmp_path)] == ["finished"]
 
 
 def test_rows_have_the_order_of_the_key_for_whoever_made_the_federation(monkeypatch, tmp_path):

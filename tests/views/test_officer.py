@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from test_report import Page, table_of
@@ -10,7 +11,6 @@ from test_verdict import exact, private  # noqa: F401  fixtures
 from typer.testing import CliRunner
 
 from colonnade.cli import app
-from colonnade.views.fit_facts import RunFacts
 from colonnade.views.officer import render_officer
 
 SECTIONS = ["purpose", "parties", "unit", "left", "budget", "assumptions", "approvals", "words", "hashes"]
@@ -68,8 +68,8 @@ def test_of_an_exact_run_it_says_that_nobody_is_protected(exact):  # noqa: F811
 
 
 def test_hashes_and_pinned_keys_of_what_ran_are_on_it(private):  # noqa: F811
-    facts = RunFacts(keys={"bank": "ed25519:ab"}, federation="f00d", fingerprint="0.1.0 abc")
-    page = Page(render_officer(private, facts=facts))
+    facts = {"keys": {"bank": "ed25519:ab"}, "federation": "f00d", "fingerprint": "0.1.0 abc"}
+    page = Page(render_officer(replace(private, facts=facts)))
     ran = dict(row for row in table_of(page, "Hashes of what ran") if len(row) == 2)
     assert (ran["code of the run"], ran["federation file, SHA-256"]) == ("0.1.0 abc", "f00d")
     assert {"model, SHA-256", "problem, SHA-256", "schema of bank, SHA-256"} <= ran.keys()

@@ -22,7 +22,7 @@ from sklearn.metrics import roc_auc_score
 import colonnade as co
 from colonnade.runs.evaluation import GROUPS, area, evaluate_fit, grouped, roc_curve
 from colonnade.views import chart, odds
-from colonnade.views.fit_facts import Coefficients, Quality, RunFacts
+from colonnade.views.fit_facts import Coefficients, Quality
 from colonnade.views.page import render_report, write_report
 from colonnade.views.parts import human_bytes
 
@@ -547,14 +547,13 @@ def test_where_no_epsilon_holds_the_report_promises_nothing(page):
 
 
 def test_facts_of_the_run_are_shown_where_they_are_known(fit):
-    facts = RunFacts(
-        80, {"lab": 90}, {"lab": "exact values may leave"}, "DistributedFrankWolfe(rounds=12)", "0.1.0 abc"
-    )
-    page = shown(fit, facts=facts)
+    facts = {"rows": 80, "brought": {"lab": 90}, "policies": {"lab": "exact values may leave"}}
+    facts |= {"settings": "DistributedFrankWolfe(rounds=12)", "fingerprint": "0.1.0 abc"}
+    page = shown(replace(fit, facts=facts))
     rows = {row[0]: row for row in table_of(page, "Who took part")}
     assert rows["lab"] == ["lab", "columns", "exact values may leave", "90", "3"]
     assert rows["labels"] == ["labels", "the label", "", "", "none"]
-    bare = table_of(shown(fit, facts=RunFacts()), "Who took part")
+    bare = table_of(shown(replace(fit, facts={})), "Who took part")
     assert bare[0] == ["party", "holds", "columns"]  # of what nothing is known there is no column
     assert any("80 rows matched in all parties" in words for words in page.words)
     assert ["settings and privacy terms", "DistributedFrankWolfe(rounds=12)"] in table_of(page, "What was asked")

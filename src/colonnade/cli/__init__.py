@@ -1,6 +1,6 @@
 """The command line: one file per command, from `colonnade demo` to `colonnade doctor`.
 
-Imports: every other room. Start with the file of the command; `cli/terminal.py` is what all commands share.
+Imports: every other room. Start with the file of the command; `options.py` and `terminal.py` are what commands share.
 
 Answers go to standard output, everything else to standard error: --json makes an answer an object for programs, --quiet
 a word for scripts. A mistake is one line that says what to do, and the help of every command names the exit codes.
@@ -20,7 +20,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from colonnade.cli.terminal import EXIT_CODES, AsJson, answer, explained
+from colonnade.cli import options
+from colonnade.cli.terminal import EXIT_CODES, answer, explained
 
 FILES, BETWEEN, KEPT, ABOUT = "From files to answers", "Between organisations", "What was spent, what ran", "About"
 
@@ -130,17 +131,13 @@ def _load(name: str) -> Any:
     if isinstance(found, typer.Typer):
         for where in listed.more:
             found.command()(_at(where))
-        _name_exit_codes(found)
-        tree.add_typer(found)
+        for command in found.registered_commands:
+            command.epilog = EXIT_CODES
+        tree.add_typer(found, name=name, help=listed.line, no_args_is_help=True)
     else:
         kind = _at(f"{listed.where.partition(':')[0]}:{listed.kind}") if listed.kind else None
         tree.command(name, cls=kind, epilog=EXIT_CODES)(found)
     return get_group(tree).commands[name]
-
-
-def _name_exit_codes(tree: typer.Typer) -> None:
-    for command in tree.registered_commands:
-        command.epilog = EXIT_CODES
 
 
 class _Commands(MutableMapping[str, Any]):
@@ -215,7 +212,7 @@ def _every(
 
 def version(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the number.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show the version.
 

@@ -9,15 +9,11 @@ from typing import Annotated, Any
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import UNCUT, AsJson, Store, answer, answers, busy, explained, finite, table_of, write_text
+from colonnade.cli import options
+from colonnade.cli.terminal import UNCUT, answer, answers, busy, explained, finite, hand_over, table_of, write_text
 from colonnade.privacy.events import shown
 
-app = typer.Typer(
-    name="budget",
-    no_args_is_help=True,
-    help="What was spent on each party's rows, what is left, and what a run would cost.",
-    epilog="A store is the folder that was given as store= to fit.",
-)
+app = typer.Typer(epilog="A store is the folder that was given as store= to fit.")
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing where all is in order.")]
 Party = Annotated[str, typer.Argument(metavar="PARTY", help="Whose ledger.")]
@@ -25,10 +21,10 @@ Party = Annotated[str, typer.Argument(metavar="PARTY", help="Whose ledger.")]
 
 @app.command()
 def show(
-    store: Store,
+    store: options.Store,
     plot: Annotated[Path | None, typer.Option(help="Also write spending over time as an HTML page.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only each party and what is left.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Every party's limit, what has left, what open runs have reserved beside it, and what is left of the limit.
 
@@ -80,10 +76,10 @@ def _print_table(title: str, lines: list[dict[str, str]]) -> None:
 
 @app.command()
 def notes(
-    store: Store,
+    store: options.Store,
     party: Party,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only how many notes there are.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """What only this party's operator may know: how many of its rows were over their public bound, by run.
 
@@ -102,13 +98,13 @@ def notes(
 
 @app.command()
 def plan(
-    store: Store,
+    store: options.Store,
     party: Party,
     epsilon: Annotated[float, typer.Option(help="What the run would ask for.")],
     delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-6,
     rounds: Annotated[int, typer.Option(min=1, help="How many rounds share it.")] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only yes or no: whether it fits.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """What a run would cost a party, whether it fits, and how much noise its rounds would carry.
 
@@ -133,12 +129,12 @@ def plan(
 
 @app.command(name="set")
 def set_limit(
-    store: Store,
+    store: options.Store,
     party: Party,
     epsilon: Annotated[float, typer.Option(help="The most that may be spent in a period.")],
     delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-6,
     quiet: Quiet = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Set a party's limit. It applies to every run from now on, with any method.
 
@@ -159,12 +155,12 @@ def set_limit(
 
 @app.command()
 def renew(
-    store: Store,
+    store: options.Store,
     party: Party,
     reason: Annotated[str, typer.Option(help="Why; it stays on record.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: options.Yes = False,
     quiet: Quiet = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Open a new period: the limit is whole again, what was spent stays on record and adds up for each person.
 
@@ -185,7 +181,7 @@ def renew(
 
 @app.command()
 def export(
-    store: Store,
+    store: options.Store,
     party: Party,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; by default standard output.")] = None,
     form: Annotated[str, typer.Option("--format", help="csv or json.")] = "csv",
@@ -206,17 +202,11 @@ def export(
     with explained():
         from colonnade.runs.budgets import export_table
 
-        text = export_table(store, party, "json" if as_json else form, table)
-        if output is None:
-            typer.echo(text, nl=False)
-        else:
-            write_text(output, text)
-            if not quiet:
-                typer.echo(str(output))
+        hand_over(export_table(store, party, "json" if as_json else form, table), output, quiet)
 
 
 @app.command()
-def verify(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
+def verify(store: options.Store, quiet: Quiet = False, as_json: options.AsJson = False) -> None:
     """Check that no row of any ledger was changed, removed or put back from an old copy.
 
     Every row is walked, also those that a signed snapshot vouches for, and its sums are added up again.

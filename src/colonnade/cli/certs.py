@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.terminal import AsJson, answer, explained, lined
+from colonnade.cli import options
+from colonnade.cli.terminal import answer, explained, lined
 
 if TYPE_CHECKING:
     from colonnade.network.certs import Card
 
 app = typer.Typer(
-    name="certs",
-    no_args_is_help=True,
-    help="Who is who between organisations: an authority, and a certificate for the coordinator and every party.",
     epilog="Begin with: colonnade certs init certs; then issue one for 'coordinator' and one for each party.",
 )
 
@@ -30,7 +28,7 @@ def init(
     title: Annotated[str, typer.Option(help="The authority's name in certificates.")] = "Colonnade federation",
     days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 3650,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the authority's certificate file.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Make an authority. Whoever holds authority.key can speak for every party: keep the folder off the network.
 
@@ -58,7 +56,7 @@ def issue(
     days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 365,
     replace: Annotated[bool, typer.Option("--replace", help="Renew: a new key and certificate.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the fingerprint.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Make a key and a certificate for one node. Send the node its key over a safe way, then delete it here.
 
@@ -81,12 +79,7 @@ def issue(
 
 
 @app.command()
-def revoke(
-    folder: Folder,
-    name: Name,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    as_json: AsJson = False,
-) -> None:
+def revoke(folder: Folder, name: Name, quiet: options.Silent = False, as_json: options.AsJson = False) -> None:
     """Take back every certificate of a node. Copy revoked.pem to the coordinator; it is read again when it changes.
 
     A stream of that node ends with its next message. Issue a new certificate with --replace when the matter is settled.
@@ -105,7 +98,7 @@ def revoke(
 def show(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A certificate in PEM form, or an authority's folder.")],
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the fingerprints.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Whom certificates are about, how long they are valid, and the fingerprints to pin. Any PEM certificate will do.
 

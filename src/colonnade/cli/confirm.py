@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import AsJson, answer, answers, explained, lined, table_of, write_text
+from colonnade.cli import options
+from colonnade.cli.terminal import answer, answers, explained, lined, table_of, write_text
 
 if TYPE_CHECKING:
     from colonnade.data.schema.columns import Column
@@ -31,7 +32,7 @@ def confirm(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="As `colonnade init` wrote it.")],
     yes: Annotated[bool, typer.Option("--yes", help="All of them may be known: do not ask.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only how many were confirmed.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Declare public, all at once, the figures of a configuration that were read off the rows.
 

@@ -13,44 +13,36 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import colonnade as co
-from colonnade.cli import terminal
-from colonnade.cli.terminal import Overwrite, answer, busy, explained, lined, on_screen, write_text
+from colonnade.cli import options, terminal
+from colonnade.cli.terminal import answer, busy, explained, lined, on_screen, write_text
 
 if TYPE_CHECKING:
     from colonnade.runs.config import JobFile
     from colonnade.runs.preview import Preview
 
-app = typer.Typer(name="coordinator", no_args_is_help=True, help="Run a job between organisations: hold no data.")
-federation = typer.Typer(name="federation", no_args_is_help=True, help="Between organisations: is everybody ready?")
+app, federation = typer.Typer(), typer.Typer()
 
-File = Annotated[Path, typer.Argument(metavar="FEDERATION.toml", help="The federation file.")]
-Certs = Annotated[Path, typer.Option(help="Folder with coordinator.pem, coordinator.key and authority.pem.")]
-Listen = Annotated[str | None, typer.Option(help="Where to listen, HOST:PORT; by default the federation file's port.")]
-Store = Annotated[Path, typer.Option(help="Where runs are kept; the same call goes on with an unfinished one.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check all that needs no party; ask nobody, write nothing.")]
 SupposedRows = Annotated[int | None, typer.Option(min=1, help="With --dry-run: suppose so many common rows.")]
-MetricsPort = Annotated[int | None, typer.Option(help="Serve /metrics, /health and /ready on this loopback port.")]
-Patience = Annotated[float, typer.Option(min=1, help="Seconds to wait for parties, and for an answer.")]
-LoggedJson = Annotated[bool, typer.Option("--json", help="One JSON object at the end; logs as JSON lines.")]
 SAME = "the same command goes on with a run that is not over."
 
 
 @app.command()
 def run(
-    file: File,
+    file: options.Federation,
     job: Annotated[Path, typer.Option(help="Problem, method and privacy (docs/files.md).")],
-    certs: Certs = Path("certs"),
-    store: Store = Path("hub-store"),
-    listen: Listen = None,
-    patience: Patience = 600.0,
+    certs: options.Certs = Path("certs"),
+    store: options.HubStore = Path("hub-store"),
+    listen: options.Listen = None,
+    patience: options.Patience = 600.0,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the fit.")] = Path("fit.json"),
     report: Annotated[Path | None, typer.Option(help="Write an HTML report here, too.")] = None,
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
     dry_run: DryRun = False,
     rows: SupposedRows = None,
-    metrics: MetricsPort = None,
+    metrics: options.MetricsPort = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the fit was written.")] = False,
-    as_json: LoggedJson = False,
+    as_json: options.LoggedJson = False,
 ) -> None:
     """Wait for the parties, agree on rows, run the job, write the fit.
 
@@ -200,10 +192,10 @@ class Pending:
 
 @federation.command()
 def check(
-    file: File,
-    certs: Certs = Path("certs"),
-    listen: Listen = None,
-    patience: Patience = 60.0,
+    file: options.Federation,
+    certs: options.Certs = Path("certs"),
+    listen: options.Listen = None,
+    patience: options.Patience = 60.0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what is not in order.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -237,8 +229,8 @@ def check(
 
 @federation.command()
 def pin(
-    file: File,
-    certs: Certs = Path("certs"),
+    file: options.Federation,
+    certs: options.Certs = Path("certs"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the key.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -271,7 +263,7 @@ def new(
     delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-6,
     least: Annotated[int, typer.Option(min=1, help="Fewest common rows to take part; their number is public.")] = 500,
     most: Annotated[int, typer.Option(min=1, help="Most rows a table may have; matching takes as long.")] = 100_000,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    quiet: options.Silent = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Found a federation: certificates, keys, federation and party files for all, and what each operator does next.
@@ -297,7 +289,7 @@ def example(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
     rows: Annotated[int, typer.Option(min=200, help="Flights to share out.")] = 20_000,
     hub: Annotated[str, typer.Option(help="Where the coordinator will listen.")] = "localhost:7443",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    quiet: options.Silent = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the commands as JSON.")] = False,
 ) -> None:
     """Write three organisations to try: each with its table, key, certificate and file, and a coordinator with a job.
@@ -323,7 +315,7 @@ def write_example(folder: Path, rows: int, hub: str) -> list[str]:
     from colonnade.cli.founding import write_organisations
 
     data = flights.load(rows)
-    members = {name: (data.schemas[name], "table.parquet") for name in data.frames}
+    members = {name: (flights.SCHEMAS[name], "table.parquet") for name in data.frames}
     policy = co.Policy(epsilon=2.0, delta=1e-6, least=min(500, rows))
     write_organisations(folder, members, flights.KEY, flights.LABEL, hub, policy, most=rows)
     for name, frame in data.frames.items():

@@ -11,18 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import AsJson, answer, answers, busy, explained, table_of, write_text
+from colonnade.cli import options
+from colonnade.cli.terminal import answer, answers, busy, explained, table_of, write_text
 
 if TYPE_CHECKING:
     from colonnade.data.schema.columns import Column
     from colonnade.data.schema.infer import Look
 
-app = typer.Typer(
-    name="data",
-    no_args_is_help=True,
-    help="Look at a table and propose its schema; fetch public data sets.",
-    epilog="Nothing that these commands print or write is public: it is for the data's owner.",
-)
+app = typer.Typer(epilog="Nothing that these commands print or write is public: it is for the data's owner.")
 
 WARNING = (
     "These bounds and levels were read off the rows: they tell about single people, and a private run refuses them. "
@@ -41,7 +37,7 @@ def inspect(
     leave_out: Annotated[list[str] | None, typer.Option(help="Key, label or another column; may be repeated.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the proposal as a schema file.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the path of the schema file.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Propose a schema for a table: each column's kind, bounds or levels, and how many values are missing.
 
@@ -92,7 +88,7 @@ def fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="One of `colonnade data list`.")],
     folder: Annotated[Path, typer.Option(help="Where to keep it, in a folder of its own.")] = Path("data"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing; the exit code tells.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Fetch a public data set into FOLDER/NAME and check it against its known checksum.
 
@@ -113,7 +109,8 @@ def fetch(
 
 @app.command(name="list")
 def list_data_sets(
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the names.")] = False, as_json: AsJson = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the names.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """The data sets that can be fetched, with size, licence and address.
 
@@ -122,19 +119,14 @@ def list_data_sets(
     with explained():
         from colonnade.data.fetch import DATA_SETS
 
-        if quiet or as_json:
-            sets = [
-                {"name": name, "bytes": data.size, "about": data.about, "licence": data.licence}
-                | {"from": [file.address for file in data.files]}
-                for name, data in DATA_SETS.items()
-            ]
-            answer(sets, "", "\n".join(DATA_SETS), quiet, as_json)
-            return
         table = table_of("Public data sets", ("name", "what it is", "bytes", "licence", "from"), right=("bytes",))
+        sets = []
         for name, data in DATA_SETS.items():
-            addresses = "\n".join(file.address for file in data.files)
-            table.add_row(name, data.about, f"{data.size:,}", data.licence, addresses)
-        answers().print(table)
+            places = [file.address for file in data.files]
+            table.add_row(name, data.about, f"{data.size:,}", data.licence, "\n".join(places))
+            about = {"name": name, "bytes": data.size, "about": data.about, "licence": data.licence}
+            sets.append(about | {"from": places})
+        answer(sets, table, "\n".join(DATA_SETS), quiet, as_json)
 
 
 def _check_names(left_out: set[str], looks: list[Look]) -> None:

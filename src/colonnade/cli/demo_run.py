@@ -111,18 +111,18 @@ def run(
     masks = data.split()
     _check_both_classes(data, masks)
     training, held_out = (_rows_of(data.frames, mask) for mask in masks)
-    test = _federation(held_out, data.schemas)
+    test = _federation(held_out)
     settings = DistributedFrankWolfe(rounds or ROUNDS, TOLERANCE if rounds is None else 0.0)
 
     def model(name: str, frames: Mapping[str, pl.DataFrame]) -> DemoModel:
-        federation = _federation(frames, data.schemas)
+        federation = _federation(frames)
         parties = tuple(party for party in frames if party != LABELS)
         tell(f"Training on {federation.rows:,} flights: {name}")
         fitted = fit(federation, Problem(Logistic(), L1Ball(RADIUS), intercept=True), settings, progress=progress)
         # The held-out federation has the columns of all parties; a party's own model uses its own only.
         return DemoModel(name, parties, fitted, *_auc(test.labels, fitted.scores(test)))
 
-    federation = _federation(training, data.schemas)
+    federation = _federation(training)
     tell(f"Training on {federation.rows:,} flights: {PRIVATE}, epsilon {shown(epsilon)}")
     for name, party in federation.parties.items():
         for line in about_levels(party.schema, party.block):
@@ -147,10 +147,10 @@ def own_frames(frames: Mapping[str, pl.DataFrame], party: str) -> dict[str, pl.D
     return {party: frames[party], LABELS: frames[holder].select(flights.KEY, column)}
 
 
-def _federation(frames: Mapping[str, pl.DataFrame], schemas: Mapping[str, Any]) -> Federation:
+def _federation(frames: Mapping[str, pl.DataFrame]) -> Federation:
     holder, column = flights.LABEL
     label = (holder if holder in frames else LABELS, column)
-    own = {party: schema for party, schema in schemas.items() if party in frames}
+    own = {party: schema for party, schema in flights.SCHEMAS.items() if party in frames}
     return Federation.from_frames(frames, on=flights.KEY, label=label, schemas=own)
 
 

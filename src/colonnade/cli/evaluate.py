@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import AsJson, answer, answers, busy, check_new, explained, finite, lined, table_of
+from colonnade.cli import options
+from colonnade.cli.terminal import answer, answers, busy, check_new, explained, finite, lined, table_of
 
 if TYPE_CHECKING:
     from colonnade.views.fit_facts import Evaluation
@@ -28,7 +29,7 @@ class Basis(StrEnum):
 
 
 def evaluate(
-    saved: Annotated[Path, typer.Argument(metavar="FIT.json", help="A fit, as `colonnade fit` wrote it.")],
+    saved: options.SavedFit,
     party: Annotated[list[str], typer.Option(help="NAME=FILE: rows of one party, the label among them; once a party.")],
     label: Annotated[
         str | None, typer.Option(help="The label's column, if it has another name than when the model was fitted.")
@@ -39,9 +40,9 @@ def evaluate(
     rows_are: Annotated[
         Basis | None, typer.Option(help="With --report: why figures about these rows may be shown.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is there.")] = False,
+    overwrite: options.WriteOver = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only names and figures.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Say how good a model is on rows whose labels are known: AUC, KS, Gini, log loss, calibration; or R² and errors.
 
@@ -121,7 +122,7 @@ def _show(found: Evaluation) -> None:
 
 
 def scorecard(
-    saved: Annotated[Path, typer.Argument(metavar="FIT.json", help="A fit, as `colonnade fit` wrote it.")],
+    saved: options.SavedFit,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The file to write: .html a page, .csv, .json, or .py a scorer.")
     ] = Path("card.html"),
@@ -134,9 +135,9 @@ def scorecard(
     good: Annotated[
         str | None, typer.Option(help="The class that is good, in the label's own words; else the one not learnt.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is there.")] = False,
+    overwrite: options.WriteOver = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the card was written.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write a model of two classes as a scorecard: whole points that add up, for each bin of a number and each level.
 

@@ -13,18 +13,8 @@ import typer
 from typer.core import TyperCommand
 
 import colonnade as co
-from colonnade.cli import terminal
-from colonnade.cli.terminal import (
-    AsJson,
-    BoundsArePublic,
-    Overwrite,
-    answer,
-    busy,
-    complain,
-    explained,
-    lined,
-    on_screen,
-)
+from colonnade.cli import options, terminal
+from colonnade.cli.terminal import answer, busy, complain, explained, lined, on_screen
 
 if TYPE_CHECKING:
     from colonnade.runs.config import Configured
@@ -47,7 +37,7 @@ def fit(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to run and on what (docs/config.md).")],
     epsilon: Annotated[float | None, typer.Option(help="The budget, instead of the one in the file.")] = None,
     delta: Annotated[float | None, typer.Option(help="Its delta; 1e-6 where the file has none.")] = None,
-    bounds_are_public: BoundsArePublic = False,
+    bounds_are_public: options.BoundsArePublic = False,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Spend also on what the rows show to be for nothing.")
     ] = False,
@@ -60,9 +50,9 @@ def fit(
             "--output", "-o", help="Where to write the fit, instead of the place in the file; report beside it."
         ),
     ] = None,
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the fit was written.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run a configuration file; `colonnade init` writes one.
 
@@ -150,9 +140,9 @@ def report(
         Path | None,
         typer.Option(help="With --officer: the store whose budgets it shows; else the fit's own, or `runs`."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is there.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    as_json: AsJson = False,
+    overwrite: options.WriteOver = False,
+    quiet: options.Silent = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write the report of a saved fit, or the data-protection officer's page: one HTML file that needs no network.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -10,23 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import colonnade as co
-from colonnade.cli.party import File
-from colonnade.cli.terminal import AsJson, answer, explained
+from colonnade.cli import options
+from colonnade.cli.terminal import answer, explained
 
 if TYPE_CHECKING:
     from colonnade.network.inbox import Inbox
 
 Names = Annotated[list[str], typer.Argument(metavar="RUN:CODE...", help="As `colonnade party inbox` shows them.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
 
 
 def inbox(
-    file: File,
+    file: options.PartyFile,
     every: Annotated[
         bool, typer.Option("--all", help="Also those that were answered, or that nobody answered.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the questions' names, RUN:CODE.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """The questions that wait for you: terms, what would leave, and what it costs, as `party run` would show them.
 
@@ -38,15 +36,19 @@ def inbox(
       colonnade party inbox party.toml --all --json
     """
     with explained():
+        from colonnade.network.inbox import in_minutes
+
         with closing(_inbox(file)) as box:
             found = box.questions(every=every)
         plain = [{**asdict(one), "name": one.name, "state": one.state} for one in found]
-        texts = [f"{one.shown}\n{one.name} is {one.state}, until {_when(one.until)}\n" for one in found]
+        texts = [f"{one.shown}\n{one.name} is {one.state}, until {in_minutes(one.until)}\n" for one in found]
         waiting = "\n".join(texts) or "no question is open"
         answer(plain, waiting, "\n".join(one.name for one in found), quiet, as_json)
 
 
-def approve(file: File, names: Names, quiet: Quiet = False, as_json: AsJson = False) -> None:
+def approve(
+    file: options.PartyFile, names: Names, quiet: options.Silent = False, as_json: options.AsJson = False
+) -> None:
     """Say yes to runs: each takes part when the coordinator proposes it again, in at most two minutes.
 
     A yes is for exactly what the inbox shows under this code: a run that was proposed with other terms meanwhile has
@@ -58,7 +60,9 @@ def approve(file: File, names: Names, quiet: Quiet = False, as_json: AsJson = Fa
         _decide(file, names, True, quiet, as_json)
 
 
-def refuse(file: File, names: Names, quiet: Quiet = False, as_json: AsJson = False) -> None:
+def refuse(
+    file: options.PartyFile, names: Names, quiet: options.Silent = False, as_json: options.AsJson = False
+) -> None:
     """Say no to runs, with or without a code: the coordinator hears that a party refused, and not why; nobody pays.
 
     Example: colonnade party refuse party.toml 20260101T120000-0123456789ab
@@ -67,14 +71,14 @@ def refuse(file: File, names: Names, quiet: Quiet = False, as_json: AsJson = Fal
         _decide(file, names, False, quiet, as_json)
 
 
-def _decide(file: File, names: list[str], yes: bool, quiet: bool, as_json: bool) -> None:
+def _decide(file: options.PartyFile, names: list[str], yes: bool, quiet: bool, as_json: bool) -> None:
     with closing(_inbox(file)) as box:
         said = [box.answer(name, yes) for name in names]
     plain = [{"run": one.run, "state": one.state} for one in said]
     answer(plain, "\n".join(f"{one.run} {one.state}" for one in said), "", quiet, as_json)
 
 
-def _inbox(file: File) -> Inbox:
+def _inbox(file: options.PartyFile) -> Inbox:
     from colonnade.network.party_file import PartyFile
 
     settings = PartyFile.load(file)
@@ -84,7 +88,3 @@ def _inbox(file: File) -> Inbox:
             "With another word there, runs are decided on while the party runs."
         )
     return settings.inbox()
-
-
-def _when(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import AsJson, answer, answers, busy, explained, lined, table_of, write_text
+from colonnade.cli import options
+from colonnade.cli.terminal import answer, answers, busy, explained, lined, table_of, write_text
 
 
 class DataKind(StrEnum):
@@ -100,8 +101,8 @@ def init(
     label: Annotated[str | None, typer.Option(help="With --party: PARTY.COLUMN, or PARTY.COLUMN=CLASS.")] = None,
     kind: Annotated[DataKind, typer.Option(help="Several parties, or one owner of all.")] = DataKind.FEDERATION,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    as_json: AsJson = False,
+    quiet: options.Silent = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write a commented configuration that `colonnade fit` runs.
 

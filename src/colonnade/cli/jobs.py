@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import AsJson, answer, answers, explained, lined, table_of
+from colonnade.cli import options
+from colonnade.cli.terminal import answer, explained, lined, table_of
 
 if TYPE_CHECKING:
     from colonnade.network.job_queue import QueuedJob
 
-app = typer.Typer(
-    name="jobs",
-    no_args_is_help=True,
-    help="The queue of `colonnade coordinator serve`: submit a job, list, watch or cancel it.",
-    epilog="On the coordinator's machine, as a user who may write to its store.",
-)
+app = typer.Typer(epilog="On the coordinator's machine, as a user who may write to its store.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The job's name, as it was submitted.")]
 Store = Annotated[Path, typer.Option(help="The store of `colonnade coordinator serve`.")]
@@ -36,7 +32,7 @@ def submit(
     store: Store = HUB_STORE,
     owner: Annotated[str | None, typer.Option(help="For whom; left out, the user. Owners take turns.")] = None,
     quiet: Quiet = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Add a job to the queue. The same name with the same file again begins nothing: it tells how the job is.
 
@@ -55,7 +51,7 @@ def listing(
     store: Store = HUB_STORE,
     open_only: Annotated[bool, typer.Option("--open", help="Only those that are not over.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the jobs' names.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Every job: its owner, its state, how far its run is, and why it ended.
 
@@ -65,13 +61,10 @@ def listing(
     """
     with explained(), co.Jobs(store) as jobs:
         found = [job for job in jobs.list() if not (open_only and job.over)]
-        if as_json or quiet:
-            answer([_plain(job) for job in found], "", "\n".join(job.name for job in found), quiet, as_json)
-            return
         table = table_of(f"Jobs in {store}", ("job", "owner", "state", "submitted", "run", "round", "why"), ("round",))
         for job in found:
             table.add_row(job.name, job.owner, job.state, _when(job.submitted), job.run, f"{job.round:,}", job.why)
-        answers().print(table)
+        answer([_plain(job) for job in found], table, "\n".join(job.name for job in found), quiet, as_json)
 
 
 @app.command()
@@ -101,7 +94,7 @@ def watch(
 
 
 @app.command()
-def cancel(name: Name, store: Store = HUB_STORE, quiet: Quiet = False, as_json: AsJson = False) -> None:
+def cancel(name: Name, store: Store = HUB_STORE, quiet: Quiet = False, as_json: options.AsJson = False) -> None:
     """End a job: at once if it waits; one that runs is ended by the service, and what it did not release returns.
 
     Example: colonnade jobs cancel ward-7

@@ -9,10 +9,8 @@ import logging
 import math
 import os
 import select
-import signal
 import sys
 import termios
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,22 +19,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import colonnade as co
-from colonnade.cli import terminal
-from colonnade.cli.terminal import (
-    NOTHING,
-    AsJson,
-    LogFile,
-    LogJson,
-    LogKeep,
-    LogQuiet,
-    LogSize,
-    RunName,
-    answer,
-    busy,
-    explained,
-    lined,
-    table_of,
-)
+from colonnade.cli import options, terminal
+from colonnade.cli.terminal import NOTHING, answer, busy, explained, lined, table_of
 from colonnade.privacy.events import shown
 
 if TYPE_CHECKING:
@@ -47,30 +31,24 @@ if TYPE_CHECKING:
     from colonnade.privacy.accountant import Budget
 
 app = typer.Typer(
-    name="party",
-    no_args_is_help=True,
-    help="Take part in a federation as one organisation: your data, your policy, your ledger, your decision.",
     epilog="Begin with: colonnade party key signing.key; then write party.toml (docs/organisations.md).",
 )
-
-File = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="This party's file.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
 
 _GLANCE = 0.2  # seconds between two looks at whether a question is still open
 
 
 @app.command()
 def run(
-    file: File,
+    file: options.PartyFile,
     yes: Annotated[bool, typer.Option("--yes", help="Approve every run that the policy and the budget allow.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check this party's own files; dial nobody.")] = False,
     job: Annotated[Path | None, typer.Option(help="With --dry-run: price and check this job as if proposed.")] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="With --job: suppose so many common rows.")] = None,
-    log: LogFile = None,
-    log_size: LogSize = 10,
-    log_keep: LogKeep = 5,
-    quiet: LogQuiet = False,
-    as_json: LogJson = False,
+    log: options.LogFile = None,
+    log_size: options.LogSize = 10,
+    log_keep: options.LogKeep = 5,
+    quiet: options.LogQuiet = False,
+    as_json: options.LogJson = False,
 ) -> None:
     """Dial the coordinator, and answer until stopped: Ctrl-C or SIGTERM, with exit code 0. Runs go on when the party is
     started again.
@@ -106,7 +84,7 @@ def _answer_until_stopped(settings: PartyFile, yes: bool) -> None:
     from colonnade.network.transport.party import serve
 
     told = logging.getLogger("colonnade.party")
-    stop, metrics, states = threading.Event(), Metrics(), ["dialling"]
+    stop, metrics, states = terminal.until_stopped(), Metrics(), ["dialling"]
 
     def hear(state: str) -> None:
         states[:] = [state]  # what it changes, and why, is in the log of the stream
@@ -116,8 +94,6 @@ def _answer_until_stopped(settings: PartyFile, yes: bool) -> None:
             return "the party was stopped"
         return None if states == ["connected"] else "the coordinator has gone"
 
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
     with contextlib.ExitStack() as last:
         lines = last.enter_context(settings.neighbours(metrics))
         service = last.enter_context(contextlib.closing(settings.service(settings.limits, lines)))
@@ -192,7 +168,7 @@ def _rehearse(settings: PartyFile, job: Path | None, rows: int | None, quiet: bo
 def key(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write the signing key.")],
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the public half.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Make this party's signing key; its public half goes into the federation file.
 
@@ -206,7 +182,7 @@ def key(
 
 
 @app.command()
-def realign(file: File, quiet: Quiet = False, as_json: AsJson = False) -> None:
+def realign(file: options.PartyFile, quiet: options.Silent = False, as_json: options.AsJson = False) -> None:
     """Forget the agreement on common rows, so that the next run makes a new one.
 
     Each agreement shows the coordinator, or with align = "psi" the label holder, which rows are in it: compare the
@@ -225,8 +201,8 @@ def realign(file: File, quiet: Quiet = False, as_json: AsJson = False) -> None:
 
 @app.command()
 def show(
-    file: File,
-    run: RunName,
+    file: options.PartyFile,
+    run: options.RunName,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the coefficients.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the file as it is.")] = False,
 ) -> None:

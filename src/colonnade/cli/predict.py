@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import AsJson, answer, busy, check_new, explained, lined, write_text
+from colonnade.cli import options
+from colonnade.cli.terminal import answer, busy, check_new, explained, lined, write_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,16 +19,16 @@ AGAIN = "interrupted; nothing was written. The same command begins again and cos
 
 
 def predict(
-    saved: Annotated[Path, typer.Argument(metavar="FIT.json", help="A fit, as `colonnade fit` wrote it.")],
+    saved: options.SavedFit,
     party: Annotated[list[str], typer.Option(help="NAME=FILE: new rows of one party; once for each party.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The CSV file to write.")] = Path("scores.csv"),
     without: Annotated[
         list[str] | None,
         typer.Option(help="A party that has no rows here: the model is solved again without it, for free; may repeat."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is there.")] = False,
+    overwrite: options.WriteOver = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the scores were written.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write key, score, probability and class of new rows, in the labels' own words.
 

@@ -17,7 +17,7 @@ import colonnade as co
 from colonnade.cli.round_figures import AS_THEY_ARE, ROUNDED, in_words, outward, propose
 from colonnade.data.keyed_tables import common_keys, read_tables
 from colonnade.data.party import check_party_names
-from colonnade.data.schema.infer import FORMATS, Look, look
+from colonnade.data.schema.infer import FORMATS, Look, days_of, look
 from colonnade.data.schema.table import column_entry, toml_value
 from colonnade.data.sources import table_at
 from colonnade.privacy.block import ROW
@@ -209,7 +209,9 @@ def _column_lines(seen: Look, column: Column) -> list[str]:
         levels = toml_value(tuple(str(code) for code in sorted(seen.codes)))
         lines["type"] = _said(lines["type"], 'if these are codes: type = "categorical", and for low and high')
         lines["low"] = _said(lines["low"], f"levels = {levels}")
-    if "format" in entry and (others := [form for form in FORMATS if form != entry["format"] and _fits(seen, form)]):
+    if "format" in entry and (
+        others := [form for form in FORMATS if form != entry["format"] and days_of(seen.levels, form)]
+    ):
         lines["format"] = _said(lines["format"], f"or {', '.join(others)}: the rows do not tell")
     if seen.missing:
         lines["missing"] = _said(lines["missing"], f"{seen.missing:,} of {seen.rows:,} rows have a gap")
@@ -218,12 +220,6 @@ def _column_lines(seen: Look, column: Column) -> list[str]:
         lines["values"] = _said(lines["values"], "whole numbers from low to high: as many as there are")
     also = [_said(f"# {line}", comment) for line, comment in may.items() if line.split()[0] not in lines]
     return [*lines.values(), *also, _mark(figures)]
-
-
-def _fits(seen: Look, written: str) -> bool:
-    from colonnade.data.schema.infer import days_of
-
-    return bool(days_of(seen.levels, written))
 
 
 def _rest(loss: str) -> list[str]:

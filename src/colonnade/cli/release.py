@@ -9,12 +9,10 @@ from typing import Annotated, Any
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import AsJson, answer, answers, explained, finite, lined, table_of
+from colonnade.cli import options
+from colonnade.cli.terminal import answer, answers, explained, finite, lined, table_of
 
 app = typer.Typer(
-    name="release",
-    no_args_is_help=True,
-    help="A release: what it holds, and any linear model from it, at no further price.",
     epilog="FILE is a release that was saved with fit.release.save(...), or a saved fit of co.PrivateGram.",
 )
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A saved release, or a saved fit.")]
@@ -25,7 +23,7 @@ Level = Annotated[float, typer.Option("--level", help="Of the intervals.")]
 def show(
     file: File,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the names of columns.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """What it holds: columns, rows, budget, and whether intervals and tests may be read off it.
 
@@ -72,7 +70,7 @@ def regress(
     level: Level = 0.95,
     robust: Annotated[float, typer.Option("--robust", help="Multiplies the sampling variance.")] = 1.0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only names and estimates.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """A linear model of any column by any others, with intervals and tests.
 
@@ -108,7 +106,7 @@ def correlate(
     column: Annotated[list[str] | None, typer.Option("--column", "-c", help="Take only these; default: all.")] = None,
     level: Level = 0.95,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only names and correlations.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Correlations of all pairs of columns, with intervals.
 
@@ -116,12 +114,9 @@ def correlate(
     """
     with explained():
         found = co.Release.load(file).correlation(column, level=level)
-        if as_json or quiet:
-            words = "\n".join(f"{one} {other} {r}" for one, other, r, *_ in found.iter_rows())
-            answer(found.to_dicts(), "", words, quiet, as_json)
-            return
         table = table_of("Correlations", ("column", "with", "correlation", f"{100 * level:.3g} % interval"))
         for one, other, r, low, high in found.iter_rows():
             known = ("not determined", "") if r is None else (f"{r:.3f}", f"[{low:.3f}, {high:.3f}]")
             table.add_row(one, other, *known)
-        answers().print(table)
+        words = "\n".join(f"{one} {other} {r}" for one, other, r, *_ in found.iter_rows())
+        answer(found.to_dicts(), table, words, quiet, as_json)

@@ -6,22 +6,18 @@ import fcntl
 import json
 import math
 import re
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import RunName, Store, answer, answers, explained, finite, table_of
+from colonnade.cli import options
+from colonnade.cli.terminal import answer, answers, explained, finite, lined, table_of
 from colonnade.privacy.events import shown
 
-app = typer.Typer(
-    name="runs",
-    no_args_is_help=True,
-    help="The runs of a store: finished, failed, or interrupted.",
-    epilog="An interrupted run goes on when the same call of fit is repeated with the same store.",
-)
+app = typer.Typer(epilog="An interrupted run goes on when the same call of fit is repeated with the same store.")
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the runs' names.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -29,7 +25,7 @@ COUNTED = "every later statement counts it"
 
 
 @app.command(name="list")
-def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
+def listing(store: options.Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Every run: when it began, its method and epsilon, and how it ended, or whether a process is driving it.
 
     \bExamples:
@@ -38,29 +34,25 @@ def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None
     """
     with explained():
         lines = list_runs(store)
-        if as_json or quiet:
-            answer(lines, "", "\n".join(line["run"] for line in lines), quiet, as_json)
-            return
         table = table_of(f"Runs in {store}", ("run", "began", "method", "epsilon", "state"))
         table.columns[0].no_wrap = True
         for line in lines:
             price = "not private" if line["epsilon"] is None else f"{shown(line['epsilon'])} (delta {line['delta']:g})"
             about = (line["method"], price) if line["method"] else ("", "")
             table.add_row(line["run"], line["began"], *about, line["state"])
-        answers().print(table)
+        answer(lines, table, "\n".join(line["run"] for line in lines), quiet, as_json)
 
 
 def list_runs(store: Path) -> list[dict[str, Any]]:
     """Every run of a store as plain data."""
-    from colonnade.runtime.run_store import RunStore, ending_in_words, history, node_name
+    from colonnade.runtime.run_store import ending_in_words, open_existing
 
-    past = history(store)  # refuses what is not a store
-    with closing(RunStore(store)) as kept:
-        nodes = [node_name(path.stem) for path in sorted((store / "nodes").glob("*.db"))]
-        terms = {row.run: json.loads(row.body)["terms"] for node in nodes for row in kept.log(node).rows(kind="open")}
-        over = kept.ended()
+    with closing(open_existing(store)) as kept:
+        opened = [row for node in kept.nodes() for row in kept.log(node).rows(kind="open")]
+        terms = {row.run: json.loads(row.body)["terms"] for row in opened}
+        begun, over = kept.begun(), kept.ended()
     lines = []
-    for run, began, _ in past:
+    for run, began in begun:
         about = terms.get(run, {})
         asked = re.search(r"Privacy\(epsilon=([^,]+), delta=([^,]+),", about.get("settings", ""))
         epsilon, delta = (None, None) if asked is None else map(float, asked.groups())
@@ -76,21 +68,19 @@ def _unfinished(store: Path, run: str) -> str:
     one: so it is tried inside a transaction of the journal, as whoever looks for runs does."""
     from colonnade.privacy.store import FileLog
 
-    with closing(FileLog(store / "runs.db")) as journal, journal.atomic():
+    with closing(FileLog(store / "runs.db")) as journal, journal.atomic(), suppress(FileNotFoundError):
         try:
             with (store / "locks" / f"{run}.lock").open() as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return "running"
-        except FileNotFoundError:
-            return "interrupted"
     return "interrupted"
 
 
 @app.command()
 def show(
-    store: Store,
-    run: RunName,
+    store: options.Store,
+    run: options.RunName,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only its state.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -101,27 +91,26 @@ def show(
     with explained():
         from colonnade.runtime.run_store import released
 
-        found = released(store, run)
-        found["state"] = next(line["state"] for line in list_runs(store) if line["run"] == run)
+        terms, left = released(store, run)
+        about = next(line for line in list_runs(store) if line["run"] == run)
+        facts = {name: about[name] for name in ("run", "began", "state")}
         if as_json or quiet:
-            left = [{**line, "rho": finite(line["rho"])} for line in found["left"]]
-            answer({**found, "left": left}, "", found["state"], quiet, as_json)
+            priced = [{**line, "rho": finite(line["rho"])} for line in left]
+            answer({**facts, "terms": terms, "left": priced}, "", about["state"], quiet, as_json)
             return
-        typer.echo(f"{'run':11} {run}\n{'began':11} {found['began']}\n{'state':11} {found['state']}")
-        for name, value in found["terms"].items():
-            typer.echo(f"{name:11} {value}")
-        if not found["left"]:
+        typer.echo(lined(facts | terms, 11))
+        if not left:
             typer.echo("Nothing left the nodes whose ledgers are in this store. Parties elsewhere have theirs.")
             return
         table = table_of("What left", ("node", "what", "times", "price (rho)"))
-        for line in found["left"]:
+        for line in left:
             table.add_row(line["node"], line["what"], f"{line['times']:,}", f"{line['rho']:.4g}")
         answers().print(table)
 
 
 @app.command()
 def resume(
-    store: Store,
+    store: options.Store,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the fit was written.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -136,12 +125,7 @@ def resume(
 
 
 @app.command()
-def abort(
-    store: Store,
-    run: RunName,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    as_json: AsJson = False,
-) -> None:
+def abort(store: options.Store, run: options.RunName, quiet: options.Silent = False, as_json: AsJson = False) -> None:
     """End an interrupted run for good: what it reserved and did not release returns to the budgets.
 
     Example: colonnade runs abort runs 20260101T120000-0123456789ab
@@ -163,7 +147,7 @@ def replaced(
     rho: Annotated[float, typer.Option(help="With --sign: spent before, at least what others count.")] = math.inf,
     store: Annotated[Path, typer.Option(help="The coordinator's store.")] = Path("hub-store"),
     certs: Annotated[Path, typer.Option(help="The coordinator's certificates.")] = Path("certs"),
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    quiet: options.Silent = False,
     as_json: AsJson = False,
 ) -> None:
     """Go on after a ledger was lost: its owner begins a new one, and all others agree to it by hand.

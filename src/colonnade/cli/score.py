@@ -7,9 +7,7 @@ import csv
 import io
 import json
 import logging
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,31 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import colonnade as co
-from colonnade.cli import terminal
-from colonnade.cli.coordinator import (
-    SAME,
-    Certs,
-    File,
-    Listen,
-    LoggedJson,
-    MetricsPort,
-    Patience,
-    Store,
-    hub_address,
-    log_to_stderr,
-)
-from colonnade.cli.terminal import (
-    AsJson,
-    LogFile,
-    LogJson,
-    LogKeep,
-    LogQuiet,
-    LogSize,
-    answer,
-    explained,
-    lined,
-    write_text,
-)
+from colonnade.cli import options, terminal
+from colonnade.cli.coordinator import SAME, hub_address, log_to_stderr
+from colonnade.cli.terminal import answer, explained, hand_over, lined
 
 if TYPE_CHECKING:
     from colonnade.network.party_data import PartyData
@@ -50,9 +26,6 @@ if TYPE_CHECKING:
     from colonnade.network.score_order import Approved, Order
 
 app = typer.Typer(
-    name="score",
-    no_args_is_help=True,
-    help="Score rows between organisations: all at once (rows), or as they are asked for under a standing order.",
     epilog="A standing order: score order, then score approve at every party, score part at all but the label holder, "
     "and score serve there (docs/organisations.md).",
 )
@@ -67,15 +40,15 @@ log = logging.getLogger("colonnade.score")
 
 @app.command()
 def rows(
-    file: File,
+    file: options.Federation,
     fit: Annotated[Path, typer.Option(help="The fit of an earlier run, as `coordinator run` wrote it.")],
-    certs: Certs = Path("certs"),
-    store: Store = Path("hub-store"),
-    listen: Listen = None,
-    patience: Patience = 600.0,
+    certs: options.Certs = Path("certs"),
+    store: options.HubStore = Path("hub-store"),
+    listen: options.Listen = None,
+    patience: options.Patience = 600.0,
     without: Annotated[list[str] | None, typer.Option(help="A party not in the federation file; may repeat.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the run's id; log warnings.")] = False,
-    as_json: LoggedJson = False,
+    as_json: options.LoggedJson = False,
 ) -> None:
     """Have the parties score all their rows by a model they have parts of; the label holder alone learns the scores.
 
@@ -108,7 +81,7 @@ def order(
     training_rows: Annotated[bool, typer.Option("--training-rows", help="Score rows the model learned from.")] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the order.")] = Path("order.json"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the order's id.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write a standing order: who may ask for scores, by which model, how many rows a day, until when.
 
@@ -184,9 +157,9 @@ def approve(
     fit: Annotated[
         Path | None, typer.Option(help="For an order with fallbacks: the fit they were solved from.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    as_json: AsJson = False,
+    yes: options.Yes = False,
+    quiet: options.Silent = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Approve a standing order as one party: your ledger opens it, and your signed key is added to the file.
 
@@ -199,10 +172,11 @@ def approve(
       colonnade score approve order.json party.toml --fit fit.json
     """
     with explained(), _at_party(order, file) as (settings, approved, data):
+        from colonnade.network.score_order import today
         from colonnade.network.score_parts import Rows
 
         made, holder = approved.order, settings.federation_file.label[0]
-        made.check_day(_today())
+        made.check_day(today())
         Rows(data, made, settings.store)  # its part of the model, its columns, and what it was learned from
         _check_fallbacks(made, fit, settings)
         facts = _facts(made, holder, list(settings.federation_file.members))
@@ -237,11 +211,11 @@ def serve(
     port: Annotated[int, typer.Option(help="The port of POST /score, /health, /ready and /metrics.")] = 8440,
     host: Annotated[str, typer.Option(help="Its address; any but 127.0.0.1 needs --mtls.")] = "127.0.0.1",
     mtls: Annotated[bool, typer.Option("--mtls", help="Who asks shows a certificate that the order names.")] = False,
-    log_file: LogFile = None,
-    log_size: LogSize = 10,
-    log_keep: LogKeep = 5,
-    quiet: LogQuiet = False,
-    as_json: LogJson = False,
+    log_file: options.LogFile = None,
+    log_size: options.LogSize = 10,
+    log_keep: options.LogKeep = 5,
+    quiet: options.LogQuiet = False,
+    as_json: options.LogJson = False,
 ) -> None:
     """Answer requests for scores, at the label holder, until stopped: Ctrl-C or SIGTERM, with exit code 0.
 
@@ -261,7 +235,7 @@ def serve(
         with _at_party(order, file) as (settings, approved, data), contextlib.ExitStack() as last:
             terminal.to_stderr(as_json, quiet)
             terminal.to_file(log_file, log_size, log_keep)
-            stop = _until_stopped()
+            stop = terminal.until_stopped()
             service = _serving(settings, approved, data, listen, mtls, last)
             page = last.enter_context(_page(settings, port, host, mtls, service.show))
             sys.setswitchinterval(0.001)  # a request passes through several threads, and none of them works for long
@@ -275,13 +249,11 @@ def _serving(
 ) -> Any:
     from colonnade.network.score_service import ScoreService, holder_lines
 
-    found: list[ScoreService] = []
-    lines = holder_lines(approved, settings.tls, listen, lambda party, raw: found[0].take(party, raw))
+    lines = holder_lines(approved, settings.tls, listen, lambda party, raw: service.take(party, raw))
     last.callback(lines.stop)
     service = ScoreService(approved, data, lines.send, lines.connected, certified=mtls)
     last.callback(service.close)
-    found.append(service)
-    lines.start()
+    lines.start()  # last: what comes is for the service
     return service
 
 
@@ -290,12 +262,12 @@ def part(
     order: OrderFile,
     file: PartyToml,
     holder: Annotated[str, typer.Option(help="HOST:PORT, where the label holder's `score serve` listens.")],
-    metrics: MetricsPort = None,
-    log_file: LogFile = None,
-    log_size: LogSize = 10,
-    log_keep: LogKeep = 5,
-    quiet: LogQuiet = False,
-    as_json: LogJson = False,
+    metrics: options.MetricsPort = None,
+    log_file: options.LogFile = None,
+    log_size: options.LogSize = 10,
+    log_keep: options.LogKeep = 5,
+    quiet: options.LogQuiet = False,
+    as_json: options.LogJson = False,
 ) -> None:
     """Answer for one party: dial the label holder and send masked parts of the rows that are asked for, until stopped.
 
@@ -314,7 +286,7 @@ def part(
             name, members = settings.federation_file.label[0], settings.federation_file.members
             if settings.name == name:
                 raise co.InvalidInput(f"{name!r} holds the labels: it runs `colonnade score serve`.")
-            stop = _until_stopped()
+            stop = terminal.until_stopped()
             answerer = last.enter_context(contextlib.closing(Answerer(approved, data)))
             pin = members[name].pin
             line = last.enter_context(PartLine(answerer, settings.name, name, holder, settings.tls, pin))
@@ -366,12 +338,7 @@ def trail(
             writer.writeheader()
             writer.writerows({name: safe_cell(value) for name, value in line.items()} for line in lines)
             text = out.getvalue()
-        if output is None:
-            typer.echo(text, nl=False)
-            return
-        write_text(output, text)
-        if not quiet:
-            typer.echo(str(output))
+        hand_over(text, output, quiet)
 
 
 # ------------------------------------------------------------------------------------ what they share
@@ -390,13 +357,6 @@ def _at_party(order: Path, file: Path) -> Iterator[tuple[PartyFile, Approved, Pa
         yield settings, approved, data
 
 
-def _until_stopped() -> threading.Event:
-    stop = threading.Event()
-    for sign in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(sign, lambda *_: stop.set())
-    return stop
-
-
 def _page(settings: PartyFile, port: int, host: str, mtls: bool, show: Any) -> Any:
     import ssl
 
@@ -408,9 +368,3 @@ def _page(settings: PartyFile, port: int, host: str, mtls: bool, show: Any) -> A
     page = StatusPage(port, host, tls=tls, revoked=settings.tls.revocations() if mtls else None)
     show(page)
     return page
-
-
-def _today() -> str:
-    from colonnade.network.score_order import today
-
-    return today()

@@ -12,28 +12,29 @@ from typing import Annotated
 import typer
 
 import colonnade as co
-from colonnade.cli import terminal
-from colonnade.cli.coordinator import Certs, File, Listen, MetricsPort, Patience, hub_address
-from colonnade.cli.terminal import LogFile, LogJson, LogKeep, LogQuiet, LogSize, explained
+from colonnade.cli import options, terminal
+from colonnade.cli.coordinator import hub_address
+from colonnade.cli.terminal import explained
 
-Runs = Annotated[int, typer.Option("--runs", min=1, max=64, help="So many runs at a time at most.")]
+MOST_RUNS = 64
+Runs = Annotated[int, typer.Option("--runs", min=1, max=MOST_RUNS, help="So many runs at a time at most.")]
 Drain = Annotated[float, typer.Option(min=0, help="After SIGTERM: seconds for runs to end before they are left.")]
 
 
 def serve(
-    file: File,
-    certs: Certs = Path("certs"),
+    file: options.Federation,
+    certs: options.Certs = Path("certs"),
     store: Annotated[Path, typer.Option(help="Where jobs and runs are kept.")] = Path("hub-store"),
-    listen: Listen = None,
+    listen: options.Listen = None,
     runs: Runs = 4,
-    patience: Patience = 600.0,
+    patience: options.Patience = 600.0,
     drain: Drain = 300.0,
-    metrics: MetricsPort = None,
-    log: LogFile = None,
-    log_size: LogSize = 10,
-    log_keep: LogKeep = 5,
-    quiet: LogQuiet = False,
-    as_json: LogJson = False,
+    metrics: options.MetricsPort = None,
+    log: options.LogFile = None,
+    log_size: options.LogSize = 10,
+    log_keep: options.LogKeep = 5,
+    quiet: options.LogQuiet = False,
+    as_json: options.LogJson = False,
 ) -> None:
     """Listen for parties, and run the jobs of the queue until stopped, several at a time, each in its own process.
 

@@ -12,16 +12,8 @@ from typing import Annotated
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import (
-    AsJson,
-    BoundsArePublic,
-    answers,
-    complain,
-    explained,
-    finite,
-    on_screen,
-    table_of,
-)
+from colonnade.cli import options
+from colonnade.cli.terminal import answers, complain, explained, finite, on_screen, table_of
 
 AGAIN = "interrupted; nothing was kept, and nothing was spent. The same command begins again."
 USUAL = "0.1,0.3,1,3"
@@ -32,9 +24,9 @@ def simulate(
     epsilons: Annotated[str, typer.Option(help="Budgets to compare, as in 0.5,1,2.")] = USUAL,
     splits: Annotated[int, typer.Option(min=2, help="Splits of the rows; standard errors are over them.")] = 5,
     repeats: Annotated[int, typer.Option(min=1, help="Private runs on each split, which are averaged.")] = 1,
-    bounds_are_public: BoundsArePublic = False,
+    bounds_are_public: options.BoundsArePublic = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the figures.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Compare budgets on rows that are set aside, beside each party alone and all together without privacy.
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import AsJson, Overwrite, answer, check_free, explained, lined, on_screen, write_text
+from colonnade.cli import options
+from colonnade.cli.terminal import answer, check_free, explained, lined, on_screen, write_text
 from colonnade.privacy.events import shown
 
 STOPPED = "interrupted; no model was written. The same command begins again; what a ledger was charged stays charged."
@@ -35,9 +36,9 @@ def sparse(
     method: Annotated[str, typer.Option(help="auto, frank-wolfe or gaussian.")] = "auto",
     ledger: Annotated[Path | None, typer.Option(help="The ledger of these rows; it outlives this fit.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the model.")] = Path("model.json"),
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the model was written.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Fit one sparse linear model to one file of rows.
 

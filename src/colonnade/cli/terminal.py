@@ -16,12 +16,14 @@ import contextlib
 import json
 import logging
 import math
+import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -35,18 +37,6 @@ if TYPE_CHECKING:
 
     from colonnade.runs.preview import Preview
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Store = Annotated[Path, typer.Argument(metavar="STORE", help="The folder given as store= to fit.")]
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="As `colonnade runs list` shows it.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over a finished run's result, or any file.")]
-LogFile = Annotated[Path | None, typer.Option("--log", help="Log here too: one JSON object a line, rotated.")]
-LogQuiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")]
-LogJson = Annotated[bool, typer.Option("--json", help="Log one JSON object a line instead of text.")]
-LogSize = Annotated[int, typer.Option(min=1, help="Megabytes of the log file before a new one is begun.")]
-LogKeep = Annotated[int, typer.Option(min=1, help="So many older log files are kept.")]
-BoundsArePublic = Annotated[
-    bool, typer.Option("--bounds-are-public", help="Figures read off the rows may be known; the statement says so.")
-]
 RUN = "go on with a run that was stopped, or else begin a new one,"
 NOTHING = "nothing was sent, and nothing was spent"
 UNCUT = 10_000  # columns: tables are as wide as their cells where nobody's screen ends
@@ -93,18 +83,11 @@ def _in_one_line() -> Iterator[None]:
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
-        def show(
-            message: Warning | str,
-            category: type[Warning],
-            filename: str,
-            lineno: int,
-            file: TextIO | None = None,
-            line: str | None = None,
-        ) -> None:
-            if not issubclass(category, UserWarning):
-                usual(message, category, filename, lineno, file, line)
-                return
-            complain("mind: ", " ".join(str(message).split()))
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, UserWarning):
+                complain("mind: ", " ".join(str(message).split()))
+            else:
+                usual(message, category, *place, **more)
 
         warnings.showwarning = show
         yield
@@ -135,12 +118,24 @@ def write_text(path: Path, text: str) -> None:
     write_synced(path, text.encode())
 
 
-def answer(plain: Any, text: str, brief: str, quiet: bool, as_json: bool) -> None:
-    """A result on standard output: as JSON, as the word that a script wants (an empty one: nothing), or as text."""
+def answer(plain: Any, text: str | Table, brief: str, quiet: bool, as_json: bool) -> None:
+    """A result on standard output: as JSON, as the word that a script wants (an empty one: nothing), or for people."""
     if as_json:
         typer.echo(json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False, default=str))
-    elif said := brief if quiet else text:
+    elif not isinstance(said := brief if quiet else text, str):
+        answers().print(said)
+    elif said:
         typer.echo(said)
+
+
+def hand_over(text: str, output: Path | None, quiet: bool) -> None:
+    """A text for a file, or for standard output where none is named."""
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    write_text(output, text)
+    if not quiet:
+        typer.echo(str(output))
 
 
 def finite(value: Any) -> Any:
@@ -167,6 +162,14 @@ def busy(what: str, silent: bool) -> Iterator[None]:
 
     with Console(stderr=True).status(what) if on_screen(silent) else contextlib.nullcontext():
         yield
+
+
+def until_stopped() -> threading.Event:
+    """Set by SIGTERM or Ctrl-C from now on."""
+    stop = threading.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, lambda *_: stop.set())
+    return stop
 
 
 def complain(kind: str, text: str) -> None:

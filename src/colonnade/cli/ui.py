@@ -9,11 +9,12 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.terminal import Store, answer, explained
+from colonnade.cli import options
+from colonnade.cli.terminal import answer, explained
 
 
 def ui(
-    store: Store,
+    store: options.Store,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Listen here; 0 lets the system choose.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address and open nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the address.")] = False,

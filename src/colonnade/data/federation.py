@@ -37,7 +37,7 @@ from colonnade.data.party import (
 )
 from colonnade.data.row_order import in_order
 from colonnade.data.schema.cells import as_frame
-from colonnade.data.schema.columns import Numeric, features_of
+from colonnade.data.schema.columns import Numeric, spans_of
 from colonnade.data.schema.table import Schema
 from colonnade.data.split_table import Columns, Places, check_labels, cut_to_unit, read_table, split_columns, split_rows
 from colonnade.errors import HeldByParty, InvalidInput, unquoted
@@ -354,13 +354,11 @@ class Federation:
         """Places of encoded columns that come from one column of a schema; of a plain matrix each by itself."""
         groups = list[tuple[int, ...]]()
         for party in self.parties.values():
-            places, start = party.block.positions.tolist(), 0
+            places = party.block.positions.tolist()
             if party.schema is None:
                 groups += [(place,) for place in places]
-            for column in () if party.schema is None else party.schema.columns:
-                stop = start + len(features_of(column))
-                groups.append(tuple(places[start:stop]))
-                start = stop
+            else:
+                groups += [tuple(places[own]) for _, own in spans_of(party.schema.columns)]
         return tuple(groups)
 
     def relabelled(self, y: NDArray[Any], surplus: NDArray[Any] | None = None) -> Federation:

@@ -42,7 +42,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +50,7 @@ from typing import Any
 from colonnade.data.beside import check_pairs, check_unit
 from colonnade.data.classes import Classes, Name, check_classes, other_class
 from colonnade.data.schema.table import Schema, toml_lines, toml_value
-from colonnade.data.text_file import read_text
+from colonnade.data.text_file import naming, parse_toml, read_text
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import ROW, Unit
 from colonnade.privacy.events import Policy
@@ -224,14 +223,9 @@ class FederationFile:
     @classmethod
     def load_text(cls, text: str, path: Path) -> FederationFile:
         """The file that `text` would be at `path`."""
-        try:
-            raw = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
-        try:
+        raw = parse_toml(text, path)
+        with naming(path):
             return _from_plain(raw, path.parent)
-        except InvalidInput as error:
-            raise InvalidInput(f"{path}: {error}") from error
 
     @property
     def keys(self) -> dict[str, bytes]:
@@ -267,8 +261,8 @@ def new_key() -> tuple[str, bytes]:
     """A fresh signing key: its public half as a federation file writes it, and the private half."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    private = Ed25519PrivateKey.generate()
-    return _KEY_KIND + private.public_key().public_bytes_raw().hex(), private.private_bytes_raw()
+    private = Ed25519PrivateKey.generate().private_bytes_raw()
+    return public_text(private), private
 
 
 def public_text(private: bytes) -> str:
@@ -299,29 +293,27 @@ def _from_plain(raw: Mapping[str, Any], folder: Path) -> FederationFile:
     if raw.get("version") != _VERSION:
         reads = f"this Colonnade reads version = {_VERSION}. Write that, or install a newer one."
         raise InvalidInput(f"version is {raw.get('version')!r}; {reads}")
-    parties, label, on = raw.get("parties"), raw.get("label"), raw.get("on")
+    parties, on = raw.get("parties"), raw.get("on")
     if not (isinstance(parties, dict) and parties):
         raise InvalidInput("no [parties.NAME] tables; add one for each party")
     if unknown := set(raw) - _TOP_FIELDS:
         raise InvalidInput(f"unknown entry {sorted(unknown)[0]!r}; known: {', '.join(sorted(_TOP_FIELDS))}")
     if on is not None and not (isinstance(on, str) and on):
         raise InvalidInput(NAME_THE_KEY)
-    if not (isinstance(label, list) and len(label) == 2 and all(isinstance(part, str) for part in label)):
-        raise InvalidInput('label must be [party, column], as in label = ["hospital", "readmitted"]')
+    label = _column("label", raw.get("label"), '["hospital", "readmitted"]')
     members = {name: _member(name, table, folder, raw.get("quorum")) for name, table in parties.items()}
-    same: dict[str, Any] = {name: _beside(name, raw[name]) for name in ("offset", "weight") if name in raw}
-    same |= {
-        name: raw[name] for name in ("align", "rows", "by", "hub", "people", "coordinator", "deadline") if name in raw
-    }
-    same |= {name: raw[name] for name in ("positive", "negative") if name in raw}
+    beside = [name for name in ("offset", "weight") if name in raw]
+    same: dict[str, Any] = {name: _column(name, raw[name], '["insurer", "log_exposure"]') for name in beside}
+    plain = ("align", "rows", "by", "hub", "people", "coordinator", "deadline", "positive", "negative")
+    same |= {name: raw[name] for name in plain if name in raw}
     if "align" not in raw and on is not None and all(member.most is not None for member in members.values()):
         same["align"] = "psi"
-    return FederationFile(members, on, (label[0], label[1]), _unit(raw.get("unit")), **same)
+    return FederationFile(members, on, label, _unit(raw.get("unit")), **same)
 
 
-def _beside(name: str, raw: Any) -> tuple[str, str]:
+def _column(name: str, raw: Any, example: str) -> tuple[str, str]:
     if not (isinstance(raw, list) and len(raw) == 2 and all(isinstance(part, str) for part in raw)):
-        raise InvalidInput(f'{name} must be [party, column], as in {name} = ["insurer", "log_exposure"]')
+        raise InvalidInput(f"{name} must be [party, column], as in {name} = {example}")
     return raw[0], raw[1]
 
 
@@ -342,10 +334,8 @@ def _member(name: str, table: Any, folder: Path, quorum: Any) -> Member:
     schema = Schema.from_toml(folder / str(table["schema"])) if "schema" in table else None
     policy = Policy(**{"quorum": quorum, **{name: table[name] for name in _POLICY if name in table}})
     rest = {name: table[name] for name in ("columns", "rows", "most", "certificate", "address") if name in table}
-    try:
+    with naming(f"[parties.{name}]"):
         return Member(schema, policy, str(table["key"]), **rest)
-    except InvalidInput as error:
-        raise InvalidInput(f"[parties.{name}]: {error}") from error
 
 
 def _hexadecimal(name: str, text: str, kind: str) -> None:

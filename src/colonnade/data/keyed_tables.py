@@ -6,7 +6,7 @@ Keys, labels and people are held; the features stay where they are until they ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from colonnade.data.schema.infer import look
 from colonnade.data.schema.table import Encoded, Schema
 from colonnade.data.sources import Table, table_at
 from colonnade.data.sources.files import join_blocks
+from colonnade.data.text_file import naming
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 
@@ -42,7 +43,7 @@ class KeyedTable:
 
     @classmethod
     def read(cls, name: str, source: Any, on: str, beside: Set[str], texts: frozenset[str]) -> KeyedTable:
-        with _naming(name):
+        with naming(f"party {name!r}"):
             table: Table = source if isinstance(source, Table) else table_at(source)
             names = table.names()
         if on not in names:
@@ -50,7 +51,7 @@ class KeyedTable:
                 f"party {name!r} has no key column {on!r}; its columns are {list_names(names)}. "
                 "The key has one name at all parties, in the first line of each file."
             )
-        with _naming(name):
+        with naming(f"party {name!r}"):
             held = join_blocks(table.blocks([column for column in names if column in beside], None, texts))
         if held.is_empty():
             raise InvalidInput(f"party {name!r} has no rows. Give a table with rows below its header.")
@@ -67,7 +68,7 @@ class KeyedTable:
         if schema is None:
             declared, schema = None, Schema(())
             if own:
-                with _naming(self.name):
+                with naming(f"party {self.name!r}"):
                     looks = look(block for block, _ in self._matching_blocks(keys, own, None))
                     schema = Schema(tuple(seen.column() for seen in looks), source="data")
         else:
@@ -85,7 +86,7 @@ class KeyedTable:
                 places.append(at)
                 yield block
 
-        with _naming(self.name):
+        with naming(f"party {self.name!r}"):
             encoded = schema.encode_blocks(blocks())
         order = np.concatenate(places)
         if not np.array_equal(np.sort(order), np.arange(keys.len())):
@@ -122,15 +123,6 @@ def _reorder(matrix: Any, place: NDArray[np.int64]) -> Any:
         part = matrix[:, first : first + COLUMNS_AT_ONCE]
         part[:] = part[source]
     return matrix
-
-
-@contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Say whose table a mistake is in."""
-    try:
-        yield
-    except InvalidInput as error:
-        raise InvalidInput(f"party {name!r}: {error}") from error
 
 
 def read_tables(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.data.schema.columns import Categorical, Column, Numeric, features_of
+from colonnade.data.schema.columns import Categorical, Column, Numeric, spans_of
 from colonnade.data.schema.table import Schema
 from colonnade.methods.method import Job
 from colonnade.privacy.block import Block
@@ -41,10 +41,8 @@ def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
     if schema is None:
         every = f"all {block.columns:,} columns" if block.columns > 1 else "its one column"
         return (f"{every} hold one value in all {block.rows:,} rows",) if same.all() else ()
-    filled, nothing, little, start = _count_filled(block.matrix), [], [], 0
-    for column in schema.columns:
-        features = slice(start, start + len(features_of(column)))
-        start = features.stop
+    filled, nothing, little = _count_filled(block.matrix), [], []
+    for column, features in spans_of(schema.columns):
         if same[features].all():
             nothing.append(_nothing(column, block.rows, filled[features]))
         elif isinstance(column, Categorical):
@@ -62,10 +60,9 @@ def about_levels(schema: Schema | None, block: Block) -> tuple[str, ...]:
     """
     if schema is None or not _readable(block):
         return ()
-    filled, few, start = _count_filled(block.matrix), [], 0
-    for column in schema.columns:
-        own = filled[start : start + len(features_of(column))]
-        start += len(own)
+    filled, few = _count_filled(block.matrix), []
+    for column, features in spans_of(schema.columns):
+        own = filled[features]
         if isinstance(column, Categorical) and not np.isin(own, (0, block.rows)).all():
             empty, stray = _empty_and_stray(column, block.rows, own)
             if empty and not _in_vain(column, empty, stray):
@@ -78,11 +75,9 @@ def about_new_rows(schema: Schema | None, block: Block) -> tuple[str, ...]:
     """Cells of rows to be scored that a model does not take as they are: said to whoever holds the rows."""
     if schema is None or not _readable(block):
         return ()
-    filled, found, start = _count_filled(block.matrix), list[str](), 0
-    for column in schema.columns:
-        own = filled[start : start + len(features_of(column))]
-        start += len(own)
-        if isinstance(column, Categorical) and (stray := _empty_and_stray(column, block.rows, own)[1]):
+    filled, found = _count_filled(block.matrix), list[str]()
+    for column, features in spans_of(schema.columns):
+        if isinstance(column, Categorical) and (stray := _empty_and_stray(column, block.rows, filled[features])[1]):
             found.append(_strays(column, stray, block.rows))
         elif beyond := block.beyond.get(column.name, 0):
             found.append(f"column {column.name!r}: {_outside(beyond, block.rows)}")

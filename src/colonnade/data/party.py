@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.data.schema.columns import features_of
+from colonnade.data.schema.columns import spans_of
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.methods.method import Known
@@ -72,11 +72,9 @@ def widths_under(party: Party, schema: Schema | None) -> NDArray[np.int64]:
     widths = np.ones(party.block.columns, np.int64)
     if schema is None or party.schema is None:
         return widths
-    start = 0
-    for column, other in zip(party.schema.columns, schema.columns, strict=True):
-        own = len(features_of(column))  # among them the hats of a curve that was asked for
-        widths[start : start + 1] += len(features_of(other)) - own
-        start += own
+    old, new = spans_of(party.schema.columns), spans_of(schema.columns)
+    for (_, own), (_, other) in zip(old, new, strict=True):  # among them the hats of a curve that was asked for
+        widths[own.start] += (other.stop - other.start) - (own.stop - own.start)
     return widths
 
 
@@ -96,11 +94,8 @@ def shown_parties(
     """A federation in a notebook: who holds what, and what leaves at most."""
     rows = []
     for party in parties:
-        bounds = (
-            "none"
-            if party.schema is None
-            else {"declared": "declared", "data": "read off the rows"}.get(party.schema.source, "declared public")
-        )
+        sources = {"": "none", "declared": "declared", "data": "read off the rows", "public": "declared public"}
+        bounds = sources["" if party.schema is None else party.schema.source]
         budget = "" if party.policy.epsilon is None else f"epsilon {party.policy.epsilon:g} in all"
         allows = budget or ("exact values may leave" if party.policy.exact else "noisy values only")
         names = ", ".join(map(str, party.features[:6])) + (" …" if len(party.features) > 6 else "")

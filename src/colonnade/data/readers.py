@@ -33,19 +33,9 @@ from colonnade.data.federation import Federation
 from colonnade.data.party import LABELS, OPEN, Alignment, LazyNames, Party
 from colonnade.data.schema.cells import Blocks, nonzeros
 from colonnade.data.schema.table import Schema
-from colonnade.data.sources import Table, table_at
+from colonnade.data.sources import Table, matrices, table_at
 from colonnade.data.sources.files import BLOCK, Columnar, block_rows, choose_columns
-from colonnade.data.sources.matrices import (
-    CHANGED,
-    KINDS,
-    NO_ROW,
-    TEXT,
-    Progress,
-    file_at,
-    kind_of,
-    read_matrix,
-    svmlight_chunks,
-)
+from colonnade.data.sources.matrices import CHANGED, NO_ROW, TEXT, Progress, file_at, kind_of, svmlight_chunks
 from colonnade.data.split_table import labels_only
 from colonnade.errors import InvalidInput, unquoted
 from colonnade.kernels.arrays import Floats
@@ -65,8 +55,8 @@ def read(
              it the largest number in the file decides, which tells about the row that holds it.
     """
     file, tell = Path(path), progress or (lambda _: None)
-    if kind_of(file) in KINDS:
-        return read_matrix(file, label, columns, tell)
+    if kind_of(file) in matrices.KINDS:
+        return matrices.read_matrix(file, label, columns, tell)
     table = table_at(file)
     chosen, features = label_and_features(table, label)
     blocks, labels, parts = Blocks(len(features)), [], _expected_blocks(file, len(features) + 1)

@@ -14,7 +14,7 @@ from scipy import sparse
 from colonnade.data.party import LABELS, OPEN, LazyNames, Party, list_names, require_party
 from colonnade.data.row_order import rank_in_person
 from colonnade.data.schema.cells import Missing, as_frame
-from colonnade.data.schema.columns import Categorical, Column, Date, Plain, features_of
+from colonnade.data.schema.columns import Categorical, Column, Date, Plain, spans_of
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import Block, Unit
@@ -75,17 +75,13 @@ def _frame_table(frame: pl.DataFrame) -> NumberTable:
     more, which says where they are, as in a schema that is read off the rows."""
     _check_shape(*frame.shape)
     read = Schema.infer(frame).columns
-    kinds = [kind if isinstance(kind, Categorical | Date) else Plain(kind.name, _gaps(kind)) for kind in read]
-    schema, columns, start = Schema(tuple(kinds), source="data"), {}, 0
-    for kind in kinds:
-        stop = start + len(features_of(kind))
-        columns[kind.name] = (kind, list(range(start, stop)))
-        start = stop
+    kinds: list[Column] = []
+    for kind in read:
+        gaps: Missing = "refuse" if kind.missing == "refuse" else "indicator"
+        kinds.append(kind if isinstance(kind, Categorical | Date) else Plain(kind.name, gaps))
+    schema = Schema(tuple(kinds), source="data")
+    columns = {kind.name: (kind, list(range(own.start, own.stop))) for kind, own in spans_of(kinds)}
     return NumberTable(schema.encode(frame).matrix, schema.features, columns)
-
-
-def _gaps(kind: Column) -> Missing:
-    return "refuse" if kind.missing == "refuse" else "indicator"
 
 
 def _check_shape(rows: int, columns: int) -> None:

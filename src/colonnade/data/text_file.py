@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,23 @@ def read_text(path: str | Path) -> str:
         raise InvalidInput(f"cannot read {path}: {error.strerror}. Check the path.") from error
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{path} is not a text file (byte {error.start} is not UTF-8).") from error
+
+
+def parse_toml(text: str, path: str | Path) -> dict[str, Any]:
+    """The tables of a text that stands at `path`."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
+
+
+@contextmanager
+def naming(where: object) -> Iterator[None]:
+    """Say where a mistake is."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from error
 
 
 def at_line(path: str | Path, text: str, place: str, what: str, mark: str = "") -> InvalidInput:

@@ -35,14 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.data import psi
-from colonnade.data.alignment import (
-    Agreement,
-    PepperShare,
-    RowOffer,
-    agree,
-    bitmap,
-    locate,
-)
+from colonnade.data.alignment import Agreement, PepperShare, RowOffer, agree, bitmap, locate
 from colonnade.data.row_order import DIGEST, Places
 from colonnade.errors import PolicyRefused, ProtocolError, WireError
 from colonnade.network.party_data import PartyData
@@ -225,7 +218,7 @@ class PartyAlignment:
 
     def seek(self, asked: Parcel) -> Parcel:
         """Label holder → one party: a block of those of its keys that are left, blinded, among some that nobody has."""
-        session, keyring, _, peer, words = self._words_for(asked, 0)
+        session, keyring, peer, words = self._words_for(asked)
         at = _block_in(asked, len(words.words))
         request = self._made(session, f"request {at} to {peer}", lambda: words.block(at))
         return self._seal(session, keyring, {peer: REQUEST + 2 * at}, request, f"request {at} to {peer}")
@@ -263,7 +256,7 @@ class PartyAlignment:
 
     def narrow(self, asked: Parcel) -> Parcel:
         """At the label holder: which of the rows that were left this party has. How many goes nowhere."""
-        session, _, _, peer, words = self._words_for(asked, 0)
+        session, _, peer, words = self._words_for(asked)
         if f"answer of {peer}" in self._answers(session):
             return Parcel({})
         theirs = self._gather(session, f"setup {{}} of {peer}", self._most(peer))
@@ -306,10 +299,10 @@ class PartyAlignment:
             raise ProtocolError(f"the hub asks for a step of {align!r} that is not this party's in the federation file")
         return holder
 
-    def _words_for(self, asked: Parcel, more: int) -> tuple[str, Keyring, tuple[bytes, ...], str, _Words]:
+    def _words_for(self, asked: Parcel) -> tuple[str, Keyring, str, _Words]:
         """At the label holder: what a question about one party brings, and the words that this party is asked about."""
         self._way("psi", holds=True)
-        session, keyring, pepper, rest = self._open_session(asked, more)
+        session, keyring, pepper, _ = self._open_session(asked, 0)
         peers = self._peers()
         peer = self._peer_in(asked, peers)
         left = self._left(session, len(self._offer(session, pepper).digests), peers[: peers.index(peer)])
@@ -318,7 +311,7 @@ class PartyAlignment:
         def filled(words: Sequence[bytes]) -> list[bytes]:
             return psi.psi_fill([word if stays else None for word, stays in zip(words, left, strict=True)], size, key)
 
-        return session, keyring, rest, peer, self._words(session, peer, pepper, filled)
+        return session, keyring, peer, self._words(session, peer, pepper, filled)
 
     def _peer_in(self, asked: Parcel, peers: Sequence[str]) -> str:
         if (peer := text_in(asked, "peer")) not in peers:

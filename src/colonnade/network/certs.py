@@ -68,7 +68,6 @@ class Card:
     """What a certificate says, for people."""
 
     names: tuple[str, ...]
-    issuer: str
     serial: int
     begins: datetime.datetime
     ends: datetime.datetime
@@ -166,7 +165,6 @@ def inspect(path: Path) -> Card:
     certificate = read(path)
     return Card(
         tuple(sorted({*uri_names(certificate), *dns_names(certificate)})),
-        certificate.issuer.rfc4514_string(),
         certificate.serial_number,
         certificate.not_valid_before_utc,
         certificate.not_valid_after_utc,

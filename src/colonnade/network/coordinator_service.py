@@ -11,7 +11,6 @@ A run that stops for a reason that may pass (a full disk, a process that was kil
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import multiprocessing
 import threading
@@ -20,10 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from colonnade.data.federation_file import FederationFile
-from colonnade.errors import ColonnadeError, InvalidInput, StoreError
+from colonnade.errors import ColonnadeError, StoreError
 from colonnade.network.hub import Board
 from colonnade.network.job_queue import JobQueue, QueuedJob
 from colonnade.network.party_status import size_of
@@ -37,7 +36,6 @@ TROUBLES = 20
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a job is tried again
 ASKED_AGAIN = 120.0  # seconds at most before a job that an operator has not decided on is proposed again
 TICK, TELL = 0.1, 1.0  # seconds between two looks at everything, and between two notes of how far runs have come
-MOST_RUNS = 64
 FAREWELL = 10.0
 
 _FRESH = multiprocessing.get_context("forkserver")  # a process that has imported everything, and holds no stream
@@ -70,11 +68,12 @@ class CoordinatorService:
     def __init__(
         self, board: Board, file: FederationFile, store: Path, work: Callable[..., None], *given: Any, most: int = 4
     ) -> None:
-        if not 1 <= most <= MOST_RUNS:
-            raise InvalidInput(f"{most} runs at a time: choose 1 to {MOST_RUNS}.")
         self.board, self.file, self.store, self.work, self.given, self.most = board, file, store, work, given, most
-        RunStore(store).close()  # makes the folder, and refuses one that is damaged
-        self._lock = _only_one(store)
+        with contextlib.closing(RunStore(store)) as runs:  # makes the folder, and refuses one that is damaged
+            held = runs.lock("service")
+        if held is None:  # two services over one store would each take the other's runs for dead
+            raise StoreError(f"another service works on {store}. Stop that one, or give this one a store of its own.")
+        self._lock = held
         self.queue = JobQueue(store)
         self.driven: dict[str, _Driven] = {}
         self.draining = False
@@ -222,16 +221,3 @@ class CoordinatorService:
     def _present(self) -> dict[str, float]:
         here = self.board.connected()
         return {name: float(name in here) for name in self.file.members}
-
-
-def _only_one(store: Path) -> IO[str]:
-    """Two services over one store would each take the other's runs for dead."""
-    held = (store / "locks" / "service.lock").open("w")
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        held.close()
-        raise StoreError(
-            f"another service works on {store}. Stop that one, or give this one a store of its own."
-        ) from None
-    return held

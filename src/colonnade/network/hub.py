@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import combinations
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, Protocol, Self
 
 from colonnade.data.federation import Federation
@@ -80,7 +80,7 @@ class Grpc:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -307,8 +307,8 @@ def read_greeting(party: str, answer: Parcel) -> Mapping[str, Any]:
     head = answer.head
     always = {"protocol": int, "version": str, "file": str, "clock": float}
     agreed = {"session": str, "rows": int} if "session" in head or "rows" in head else {}
-    perhaps = {name: kind for name, kind in {"begun": str, "psi": bool}.items() if name in head}
-    if not all(type(head.get(name)) is kind for name, kind in {**always, **agreed, **perhaps}.items()):
+    begun = {"begun": str} if "begun" in head else {}
+    if not all(type(head.get(name)) is kind for name, kind in {**always, **agreed, **begun}.items()):
         raise WireError(f"{party!r} greets in a way that this hub does not know")
     return head
 

@@ -36,7 +36,6 @@ create table if not exists question(
     run text primary key, code text not null, digest blob not null, shown text not null, asked real not null,
     until real not null, answer text not null default '', answered real);
 """
-_EARLIER = {1: "drop table question"}  # they had no codes; whatever is still proposed is asked again
 
 log = logging.getLogger("colonnade.network.inbox")
 
@@ -69,10 +68,8 @@ class Inbox:
 
     def __init__(self, store: Path, hours: float = 72.0, describe: Callable[[Request], str] = repr) -> None:
         """describe  what an operator is shown of a request."""
-        if not 0 < hours <= 24 * 366:
-            raise InvalidInput(f"open_hours = {hours:g}: a question is open for more than 0 hours, a year at most.")
         self.path, self.seconds, self.describe = store.expanduser() / "inbox.db", 3600.0 * hours, describe
-        self._file = SharedFile(self.path, _SCHEMA, _FORMAT, "Free space or make it writable.", _EARLIER)
+        self._file = SharedFile(self.path, _SCHEMA, _FORMAT, "Free space or make it writable.")
         self._db, self._explained = self._file.db, self._file.explained
 
     def close(self) -> None:
@@ -159,7 +156,9 @@ class Inbox:
                     "`colonnade party inbox` again."
                 )
             if known.state == "expired":
-                raise InvalidInput(f"the question about run {run} was open until {_when(known.until)}, and is no more.")
+                raise InvalidInput(
+                    f"the question about run {run} was open until {in_minutes(known.until)}, and is no more."
+                )
             told = ("yes" if answer else "no", time.time(), run)
             self._db.execute("update question set answer = ?, answered = ? where run = ?", told)
             return next(one for one in self.questions(every=True) if one.run == run)
@@ -171,5 +170,6 @@ def _digest(asked: Request) -> bytes:
     return hashlib.sha256(repr(about).encode()).digest()
 
 
-def _when(seconds: float) -> str:
+def in_minutes(seconds: float) -> str:
+    """A time by this machine's clock, for people."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from types import TracebackType
 from typing import Self
 
 from colonnade.data.federation_file import FederationFile
@@ -62,7 +61,7 @@ class Neighbours:
             self.lines.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.lines.stop()
 
     def begin(self, run: str) -> None:

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import math
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.data.federation_file import FederationFile
-from colonnade.data.text_file import read_text
+from colonnade.data.text_file import naming, parse_toml, read_text
 from colonnade.errors import InvalidInput, PolicyRefused, unquoted
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.node_setup import known_methods
@@ -139,14 +138,9 @@ class PartyFile:
     @classmethod
     def load(cls, path: str | Path) -> PartyFile:
         at = Path(path)
-        try:
-            raw = tomllib.loads(read_text(at))
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
-        try:
+        raw = parse_toml(read_text(at), path)
+        with naming(path):
             return cls._parse(at, raw)
-        except InvalidInput as error:
-            raise InvalidInput(f"{path}: {error}") from error
 
     @classmethod
     def _parse(cls, at: Path, raw: Mapping[str, Any]) -> PartyFile:

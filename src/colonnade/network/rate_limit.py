@@ -11,8 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from colonnade.errors import InvalidInput
-
 MOST = 4096  # names that are not full
 
 
@@ -20,8 +18,6 @@ class RateLimit:
     """`allow(name)` takes a token: 0 if there was one, else the seconds until there is."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
-        if not (rate > 0 and burst >= 1):
-            raise InvalidInput(f"a rate of {rate:g} a second with a burst of {burst}: both must be above 0.")
         self.rate, self.burst = rate, burst
         self._clock = clock
         self._full_at: dict[str, float] = {}  # when the bucket of a name will be full again

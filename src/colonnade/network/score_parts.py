@@ -15,6 +15,7 @@ Leaves   masked parts, or a fixed word why there is none: no such row, a row tha
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import secrets
@@ -327,18 +328,15 @@ def read_trail(folder: Path, order: Order, name: str) -> list[dict[str, Any]]:
     path = trail_path(folder, order, name)
     if not path.is_file():
         raise InvalidInput(f"nothing was asked by the order {order.id} here: there is no {path}.")
-    log = FileLog(path, synced=False)
-    try:
+    lines = []
+    with contextlib.closing(FileLog(path, synced=False)) as log:
         log.verify()
-        lines = []
         for row in log.rows(kind="asked"):
             body = json.loads(row.body)
             for number, model, why, digest in body["rows"]:
                 about = {"number": number, "model": model, "outcome": Why(why).name.lower(), "row": digest}
                 lines.append({"day": body["day"], "asker": body["asker"], **about})
-        return lines
-    finally:
-        log.close()
+    return lines
 
 
 class Answerer:

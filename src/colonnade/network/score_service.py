@@ -71,7 +71,6 @@ class Unanswered(Exception):  # not an error of ours: what a request is answered
 class Waiting:
     """A request on its way: the parts that came, by party and number."""
 
-    model: int
     asks: Mapping[str, Sequence[Ask]]
     parts: dict[tuple[str, int], Part] = field(default_factory=dict)
     done: threading.Event = field(default_factory=threading.Event)
@@ -233,9 +232,7 @@ class ScoreService:
         """Rows that are refused here cost as much as those that others refuse: else keys could be tried without end."""
         if not refused:
             return
-        first = self.quota.take(len(refused))
-        if first is None:
-            raise Unanswered(429, "quota", f"the order gives {self.order.rows_a_day:,} rows a day")
+        first = self._use_up(len(refused))
         with self._trailing:
             self.trail.note(asker, [(first + i, model, int(why), w.hex()) for i, (w, why) in enumerate(refused)])
 
@@ -269,10 +266,15 @@ class ScoreService:
         return first, [self._total(parts, first + place, model) for place in range(len(words))]
 
     def _try(self, asker: str, words: Sequence[bytes], model: int) -> tuple[int, dict[tuple[str, int], Part]]:
-        first = self.quota.take(len(words))
+        first = self._use_up(len(words))
+        return first, self._ask(asker, words, first, model)
+
+    def _use_up(self, rows: int) -> int:
+        """The first of as many numbers, if the day has them."""
+        first = self.quota.take(rows)
         if first is None:
             raise Unanswered(429, "quota", f"the order gives {self.order.rows_a_day:,} rows a day")
-        return first, self._ask(asker, words, first, model)
+        return first
 
     def _ask(self, asker: str, words: Sequence[bytes], first: int, model: int) -> dict[tuple[str, int], Part]:
         members = [name for name in self.order.parties(self._approved.file, model) if name != self.name]
@@ -280,7 +282,7 @@ class ScoreService:
             name: [Ask(first + i, model, row_digest(self._pairs[name], word)) for i, word in enumerate(words)]
             for name in members
         }
-        one = Waiting(model, asks)
+        one = Waiting(asks)
         with self._lock:
             for place in range(len(words)):
                 self._waiting[first + place] = one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from colonnade.errors import StoreError
@@ -14,31 +14,28 @@ from colonnade.privacy.database import WAIT, is_busy, open_database
 class SharedFile:
     """One such file: its connection, its transactions, and what to do when the disk says no."""
 
-    def __init__(
-        self, path: Path, schema: str, number: int, advice: str, earlier: Mapping[int, str] | None = None
-    ) -> None:
-        """number   the format, which the file keeps
-        advice   what to do if it cannot be written
-        earlier  statements that make a file of an earlier format ready for the schema, by format.
+    def __init__(self, path: Path, schema: str, number: int, advice: str) -> None:
+        """number  the format, which the file keeps
+        advice  what to do if it cannot be written.
         """
         self.path, self._advice = path, advice
         with self.explained():
             self.db = open_database(path)
         try:
-            self._settle(schema, number, earlier or {})
+            self._settle(schema, number)
         except BaseException:
             self.db.close()
             raise
 
-    def _settle(self, schema: str, number: int, earlier: Mapping[int, str]) -> None:
+    def _settle(self, schema: str, number: int) -> None:
         if self._format() == number:
             return
         with self.atomic():
             found = self._format()  # again: another process may have been here first
-            if found not in (0, number, *earlier):
-                raise StoreError(f"{self.path} was written by a later Colonnade (format {found}). Install that one.")
+            if found not in (0, number):
+                raise StoreError(f"{self.path} was written by another Colonnade (format {found}). Install that one.")
             if found != number:
-                for statement in f"{earlier.get(found, '')};{schema}".split(";"):
+                for statement in schema.split(";"):
                     self.db.execute(statement)
                 self.db.execute(f"pragma user_version = {number}")
 

@@ -3,7 +3,7 @@
     page = StatusPage(9464)
     page.gauge("colonnade_jobs", "Jobs, by state.", queue.counts, label="state")
     page.needs("the hub listens", hub.listening)
-    page.post("/score", answer, largest=1 << 20)
+    page.post("/score", answer)
     with page:
         ...
 
@@ -14,8 +14,8 @@ that a browser on this machine has open are no programs of its operator: what th
 whom it believes to speak, and is refused. Metrics are counts, sizes and fixed words; never give it a value of anybody's
 data.
 
-Everything is bounded: connections in all and from one address, the seconds that a request may take to arrive, its
-bytes, and with a RateLimit the requests of a peer. A connection carries one request.
+Everything is bounded: connections in all and from one address, the seconds that a request may take to arrive, and its
+bytes. A connection carries one request.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ from cryptography import x509
 
 from colonnade.errors import InvalidInput
 from colonnade.network.certs import RevocationList, dns_names, uri_names
-from colonnade.network.rate_limit import RateLimit
 
 ARRIVAL = 10.0  # seconds for a request to arrive, the handshake included
 CONNECTIONS, A_SOURCE = 64, 16
-LARGEST = 1 << 20  # bytes of a body, unless its route says otherwise
+LARGEST = 1 << 20  # bytes of a body
 
 _LOOPBACK = ("127.0.0.1", "localhost")
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
@@ -79,18 +78,17 @@ class StatusPage:
         host: str = "127.0.0.1",
         *,
         tls: ssl.SSLContext | None = None,
-        limit: RateLimit | None = None,
         revoked: RevocationList | None = None,
     ) -> None:
         if tls is None and host not in _LOOPBACK:
             raise InvalidInput(f"a page on {host} without TLS would answer anybody. Listen on 127.0.0.1, or use TLS.")
         if tls is not None and tls.verify_mode is not ssl.CERT_REQUIRED:
             raise InvalidInput("a page under TLS knows peers by their certificates: the context must demand them.")
-        self.port, self.host, self.tls, self.limit, self.revoked = port, host, tls, limit, revoked
+        self.port, self.host, self.tls, self.revoked = port, host, tls, revoked
         self.refused: Counter[str] = Counter()
         self._texts: list[Callable[[], str]] = []
         self._needs: dict[str, Callable[[], bool]] = {}
-        self._routes: dict[str, tuple[Route, int]] = {}
+        self.routes: dict[str, Route] = {}
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
         self.counter("colonnade_page_refused_total", "Requests that were refused.", lambda: self.refused, "reason")
@@ -129,9 +127,9 @@ class StatusPage:
         """Ready is who meets every need; /ready names those that are not met, so name no party and no data."""
         self._needs[what] = met
 
-    def post(self, path: str, route: Route, *, largest: int = LARGEST) -> None:
-        """Answer POST requests to a path, with bodies of `largest` bytes at most."""
-        self._routes[path] = route, largest
+    def post(self, path: str, route: Route) -> None:
+        """Answer POST requests to a path."""
+        self.routes[path] = route
 
     # ------------------------------------------------------------------------ while it listens
 
@@ -171,11 +169,8 @@ class StatusPage:
         if path == "/ready":
             unmet = self.unmet()
             return Answered(503 if unmet else 200, ("; ".join(unmet) or "ready").encode() + b"\n", _PLAIN)
-        paths = ", ".join(["/health", "/ready", "/metrics", *(f"POST {path}" for path in self._routes)])
+        paths = ", ".join(["/health", "/ready", "/metrics", *(f"POST {path}" for path in self.routes)])
         return Answered(404, f"there are {paths}\n".encode(), _PLAIN)
-
-    def route(self, path: str) -> tuple[Route, int] | None:
-        return self._routes.get(path)
 
 
 @contextlib.contextmanager
@@ -283,17 +278,16 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         if not self._may_ask():
             return
-        found = self.server.page.route(self.path)
-        if found is None:
+        route = self.server.page.routes.get(self.path)
+        if route is None:
             self._refuse("path", Answered(404, self.server.page.answer("").body, _PLAIN))
             return
-        route, largest = found
         size = self.headers.get("Content-Length", "")
         if not (size.isascii() and size.isdigit() and len(size) < 16):
             self._refuse("length", Answered(411, b"say the Content-Length\n", _PLAIN))
             return
-        if int(size) > largest:
-            self._refuse("size", Answered(413, f"a body has at most {largest:,} bytes\n".encode(), _PLAIN))
+        if int(size) > LARGEST:
+            self._refuse("size", Answered(413, f"a body has at most {LARGEST:,} bytes\n".encode(), _PLAIN))
             return
         body = self.rfile.read(int(size))
         self.server.arrived(self.connection)
@@ -307,19 +301,14 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(answer)
 
     def _may_ask(self) -> bool:
-        limit, revoked = self.server.page.limit, self.server.page.revoked
         if self._is_foreign_page():
             self._refuse("origin", Answered(403, b"pages of a browser get no answer\n", _PLAIN))
             return False
-        shown = self._certificate
+        revoked, shown = self.server.page.revoked, self._certificate
         if revoked is not None and shown is not None and revoked.holds(shown.serial_number) is not False:
             self._refuse("revoked", Answered(403, b"revoked, or the list of the revoked cannot be read\n", _PLAIN))
             return False
-        if limit is None or not (seconds := limit.allow(self._peer())):
-            return True
-        said = f"{limit.rate:g} requests a second are answered; try again in {seconds:.3g} seconds\n"
-        self._refuse("rate", Answered(429, said.encode(), _PLAIN))
-        return False
+        return True
 
     def _is_foreign_page(self) -> bool:
         """Whether a browser sent it for a page from elsewhere: it says so, or thinks that a name means this machine."""

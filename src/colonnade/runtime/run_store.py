@@ -37,7 +37,6 @@ _FINGERPRINTS = ("store", "fingerprint key")
 _EVERY = 512  # rows of the journal after which a snapshot is worth a signature
 HUB_SAYS = "the hub says: "  # before what another organisation says of a run's end
 Settle = Callable[[dict[str, str]], Mapping[str, Iterable[str] | None]]  # `RunStore.tell` says what it does
-_GOING = "interrupted, or still running"
 # The journal says how a run ended by a word and the name of an error; people read what that means. Of other parties a
 # party hears PeerFailed and no more (network/refusals.py): which of the three it was is theirs.
 _WORDS = {
@@ -104,9 +103,6 @@ class RunStore:
             raise _unusable_store(self.folder, what) from error
         self._journal = FileLog(self.folder / "runs.db")
         self._check_journal()
-        self._begun: dict[str, str] = {}
-        self._ended: dict[str, str] = {}
-        self._read: tuple[int, bytes] = (0, b"")  # so many rows of the journal are in both, up to this head
 
     def _check_journal(self) -> None:
         """The journal must be whole, from its newest snapshot. Chain and snapshot are for accidents here: whoever can
@@ -119,6 +115,10 @@ class RunStore:
         if node not in self._open:
             self._open[node] = FileLog(self.log_path(node))
         return self._open[node]
+
+    def nodes(self) -> list[str]:
+        """Whose ledgers are here."""
+        return [node_name(path.stem) for path in sorted((self.folder / "nodes").glob("*.db"))]
 
     def log_path(self, node: str) -> Path:
         return self.path_in(self.folder, node)
@@ -260,26 +260,11 @@ class RunStore:
 
     def begun(self) -> list[tuple[str, str]]:
         """Every run, and when it began."""
-        self._read_on()
-        return list(self._begun.items())
+        return [(row.run, row.body.decode()) for row in self._journal.rows(kind="begin")]
 
     def ended(self) -> dict[str, str]:
         """The runs that are over, and how they ended."""
-        self._read_on()
-        return dict(self._ended)
-
-    def _read_on(self) -> None:
-        """Read the rows that the journal got since it was read last: it only grows."""
-        count, head = self._read
-        if self._journal.head_at(count) != head:  # a transaction was undone
-            count, self._begun, self._ended = 0, {}, {}
-        length = self._journal.length()
-        for row in self._journal.rows_between(count, length, ("begin", "end")):
-            if row.kind == "begin":
-                self._begun.setdefault(row.run, row.body.decode())
-            else:
-                self._ended[row.run] = _how(row)
-        self._read = (length, self._journal.head_at(length))
+        return {row.run: _how(row) for row in self._journal.rows(kind="end")}
 
     def close(self) -> None:
         for log in [self._journal, *self._open.values()]:
@@ -337,20 +322,13 @@ def ending_in_words(how: str) -> str:
     return f"{HUB_SAYS}{_WORDS[name]}" if how.startswith(HUB_SAYS) else _WORDS[name]
 
 
-def history(folder: str | Path) -> list[tuple[str, str, str]]:
-    """Every run of a store: its id, when it began, its state."""
-    with closing(_open_existing(folder)) as store:
-        ended = store.ended()
-        return [(run, began, ending_in_words(ended.get(run, _GOING))) for run, began in store.begun()]
-
-
-def released(folder: str | Path, run: str) -> dict[str, Any]:
+def released(folder: str | Path, run: str) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """What is on record about a run: its terms, and what left each node whose ledger is here."""
-    with closing(_open_existing(folder)) as store:
-        began = _when_begun(store, run)
+    with closing(open_existing(folder)) as store:
+        _check_begun(store, run)
         terms: dict[str, str] = {}
         left = []
-        for node in _nodes(store):
+        for node in store.nodes():
             ledger = Ledger(store.log(node), node, Policy())
             for row in ledger.log.rows(run, "open"):
                 terms = json.loads(row.body)["terms"]
@@ -358,25 +336,22 @@ def released(folder: str | Path, run: str) -> dict[str, Any]:
             for what in dict.fromkeys(entry.what for entry in entries):
                 prices = [entry.event.rho for entry in entries if entry.what == what]
                 left.append({"node": node, "what": what, "times": len(prices), "rho": sum(prices)})
-        state = ending_in_words(store.ended().get(run, _GOING))
-        return {"run": run, "began": began, "state": state, "terms": terms, "left": left}
+        return terms, left
 
 
 def abort_run(folder: str | Path, run: str) -> list[str]:
     """End an interrupted run; the nodes whose ledgers were closed."""
-    with closing(_open_existing(folder)) as store:
-        _when_begun(store, run)
-        if run in store.ended():
-            raise InvalidInput(f"run {run} is over already: {ending_in_words(store.ended()[run])}.")
+    with closing(open_existing(folder)) as store:
+        _check_begun(store, run)
+        if (how := store.how_ended(run)) is not None:
+            raise InvalidInput(f"run {run} is over already: {ending_in_words(how)}.")
         return _abort(store, run)
 
 
-def _when_begun(store: RunStore, run: str) -> str:
-    began = dict(store.begun())
-    if run not in began:
+def _check_begun(store: RunStore, run: str) -> None:
+    if not store.has_begun(run):
         folder = store.folder
         raise InvalidInput(f"{folder} holds no run {run!r}; `colonnade runs list {folder}` shows those it has.")
-    return began[run]
 
 
 def _abort(store: RunStore, run: str) -> list[str]:
@@ -386,15 +361,11 @@ def _abort(store: RunStore, run: str) -> list[str]:
     with held:
         store.end(run, "aborted")
     # The store may be a party's, whose key is elsewhere: every row is read, and nothing signed.
-    ledgers = [Ledger(store.log(node), node, Policy(), snapshots=False) for node in _nodes(store)]
+    ledgers = [Ledger(store.log(node), node, Policy(), snapshots=False) for node in store.nodes()]
     touched = [ledger.node for ledger in ledgers if run in ledger.open_runs()]
     for ledger in ledgers:
         ledger.close_run(run, "aborted")
     return touched
-
-
-def _nodes(store: RunStore) -> list[str]:
-    return [node_name(path.stem) for path in sorted((store.folder / "nodes").glob("*.db"))]
 
 
 def end_open_runs(store: RunStore) -> None:
@@ -409,10 +380,10 @@ def begin_new_ledger(folder: str | Path, node: str) -> tuple[str, float]:
 
     That is the largest sum of the others' ledgers, which count about the same rows.
     """
-    with closing(_open_existing(folder)) as store:
-        peers = [Ledger(store.log(name), name, Policy()) for name in _nodes(store) if name != node]
+    with closing(open_existing(folder)) as store:
+        peers = [Ledger(store.log(name), name, Policy()) for name in store.nodes() if name != node]
         if not any(node in peer.remembered() for peer in peers):
-            known = ", ".join(_nodes(store))
+            known = ", ".join(store.nodes())
             raise InvalidInput(f"no ledger in {folder} remembers one of {node!r}; there are those of {known}.")
         ledger = Ledger(store.log(node), node, Policy())
         ledger.check_new()
@@ -425,7 +396,7 @@ def begin_new_ledger(folder: str | Path, node: str) -> tuple[str, float]:
         return one.when, rho
 
 
-def _open_existing(folder: str | Path) -> RunStore:
+def open_existing(folder: str | Path) -> RunStore:
     if not (Path(folder) / "runs.db").is_file():
         raise InvalidInput(f"{folder} is not a store: it has no runs.db. Name the folder that was given as store=.")
     return RunStore(folder)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colonnade.data.schema.columns import Date, Numeric, features_of
+from colonnade.data.schema.columns import Date, Numeric, features_of, spans_of
 from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.kernels.curves import knots, values
@@ -128,17 +128,14 @@ def curves_of(fit: FitFacts) -> EffectCurves:
         if schema is None:
             continue
         try:
-            x, start = np.asarray(fit.coefficients[party], np.float64), 0
+            x = np.asarray(fit.coefficients[party], np.float64)
         except HeldByParty:
             elsewhere.append(party)
             continue
         if x.ndim > 1:
             raise InvalidInput("curves are of one score, and this model gives several a row: look at each alone.")
-        for column in schema.columns:
-            stop = start + len(features_of(column))
-            if isinstance(column, Numeric):
-                found.append(_curve(party, column, x[start:stop]))
-            start = stop
+        spans = spans_of(schema.columns)
+        found += [_curve(party, column, x[own]) for column, own in spans if isinstance(column, Numeric)]
     return EffectCurves(tuple(found), tuple(elsewhere))
 
 

@@ -10,20 +10,11 @@ import numpy as np
 from colonnade.errors import HeldByParty
 from colonnade.problem.kernel import Support
 from colonnade.views import chart
+from colonnade.views import parts as html
 from colonnade.views.chart import INK, party_colours
 from colonnade.views.curves import curves_part, in_curves, per_unit
 from colonnade.views.fit_facts import BASES, Evaluation, FitFacts, Quality
-from colonnade.views.parts import (
-    Markup,
-    count_noun,
-    evenly_spaced,
-    figure,
-    folded_part,
-    number,
-    paragraph,
-    table,
-    with_error,
-)
+from colonnade.views.parts import Markup, count_noun, figure, number, paragraph, table, with_error
 
 LARGEST = 20  # coefficients shown with a bar
 CURVES = 6  # of the path
@@ -67,7 +58,7 @@ def model_section(fit: FitFacts) -> str:
     heads = [name for name, cells in columns if cells is not None]
     rows = list(zip(*(cells for _, cells in columns if cells is not None), strict=True))
     everything = table("Coefficients, largest first", heads, rows, numbers=len(heads) - 2)
-    parts.append(folded_part(f"All {count_noun(len(entries), 'coefficient')} as a table", everything))
+    parts.append(html.folded_part(f"All {count_noun(len(entries), 'coefficient')} as a table", everything))
     return "".join(parts)
 
 
@@ -178,7 +169,7 @@ def _roc(evaluation: Evaluation) -> str:
     caption = "ROC: positive rows found against negative rows accused, by threshold; on the grey line are guesses."
     x, y = (chart.Axis(name, low=0.0, high=1.0) for name in ("negative rows accused", "positive rows found"))
     drawn = chart.lines([chart.Curve("model", evaluation.roc, INK)], x, y, label=caption, diagonal=True)
-    rows = [tuple(f"{share:.3f}" for share in evaluation.roc[k]) for k in evenly_spaced(len(evaluation.roc))]
+    rows = [tuple(f"{share:.3f}" for share in evaluation.roc[k]) for k in html.evenly_spaced(len(evaluation.roc))]
     return figure(drawn, caption, table("Points of the ROC", (x.name, y.name), rows, numbers=2))
 
 

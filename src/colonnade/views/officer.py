@@ -53,19 +53,13 @@ SIGNED = (
 )
 
 
-def render_officer(
-    fit: FitFacts,
-    *,
-    purpose: str = "",
-    budgets: Sequence[Mapping[str, str]] = (),
-    facts: RunFacts | None = None,
-) -> str:
+def render_officer(fit: FitFacts, *, purpose: str = "", budgets: Sequence[Mapping[str, str]] = ()) -> str:
     """The page as text.
 
     purpose   what the model is for, in its owner's words; without it the page repeats what was asked.
     budgets   what each party has spent and has left, by name of the column; none: the page says how to get them.
     """
-    known = RunFacts.of(fit) if facts is None else facts
+    known = RunFacts.of(fit)
     asked = question_of(fit, known)
     parts = [
         ("purpose", "Purpose", paragraph(purpose) + paragraph(f"Asked: {asked}") if purpose else paragraph(asked)),

@@ -38,19 +38,16 @@ def write_report(
     *,
     quality: Quality | None = None,
     evaluation: Evaluation | None = None,
-    facts: RunFacts | None = None,
     inference: InferenceFacts | str = "",
 ) -> Path:
     """Write the report of a fit to one self-contained HTML file; the path it was written to.
 
     quality     figures that the caller computed, such as a comparison of models.
     evaluation  what was found on rows of the caller's: ROC, calibration and what each party adds.
-    facts       what is known about the run beside the fit; by default what the fit carries.
     inference   coefficients with intervals and tests, or why there are none; nothing: no such section.
     """
     target = check_target(path)
-    page = render_report(fit, quality=quality, evaluation=evaluation, facts=facts, inference=inference)
-    write_synced(target, page.encode())
+    write_synced(target, render_report(fit, quality=quality, evaluation=evaluation, inference=inference).encode())
     return target
 
 
@@ -72,11 +69,10 @@ def render_report(
     *,
     quality: Quality | None = None,
     evaluation: Evaluation | None = None,
-    facts: RunFacts | None = None,
     inference: InferenceFacts | str = "",
 ) -> str:
     """The report as text; arguments as in `write_report`."""
-    known = RunFacts.of(fit) if facts is None else facts
+    known = RunFacts.of(fit)
     parts = [
         ("verdict", "The verdict", verdict_section(fit, known, quality, evaluation)),
         ("parties", "The parties", parties_section(fit, known)),

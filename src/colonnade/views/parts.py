@@ -115,18 +115,22 @@ def section(key: str, title: str, body: str) -> str:
 
 def whole_page(title: str, below: str, nav: str, body: str) -> str:
     """A page that is one file: its style inside, no script, and a policy that forbids every request."""
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    head = f"{policy}\n<title>{escape(title)} – Colonnade report</title>\n<style>{style()}</style>"
+    return page_frame(head, f'<h1>{escape(title)}</h1>\n<p class="soft">{below}</p>', nav, body)
+
+
+def page_frame(head: str, header: str, nav: str, body: str) -> str:
+    """What goes around the parts of every page."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)} – Colonnade report</title>
-<style>{style()}</style>
+{head}
 </head>
 <body>
-<header><h1>{escape(title)}</h1>
-<p class="soft">{below}</p></header>
+<header>{header}</header>
 {nav}
 <main>
 {body}</main>
@@ -179,9 +183,9 @@ def with_error(value: float, error: float | None) -> str:
     return " ± ".join(rounded).replace("-", "−")
 
 
-def evenly_spaced(count: int, most: int = 12) -> list[int]:
-    """At most so many of the places 0 to count - 1, for the rows of a table beside a chart."""
-    places: list[int] = np.unique(np.linspace(0, count - 1, min(most, count)).astype(int)).tolist()
+def evenly_spaced(count: int) -> list[int]:
+    """At most 12 of the places 0 to count - 1, for the rows of a table beside a chart."""
+    places: list[int] = np.unique(np.linspace(0, count - 1, min(12, count)).astype(int)).tolist()
     return places
 
 

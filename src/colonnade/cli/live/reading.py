@@ -17,7 +17,7 @@ from urllib.parse import quote
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 from colonnade.methods import load_all
 from colonnade.privacy.accountant import epsilon
-from colonnade.privacy.events import Policy, kind_of, shown
+from colonnade.privacy.events import Policy, kind_of
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog, check_format
 from colonnade.privacy.tally import rest_rho
@@ -25,7 +25,6 @@ from colonnade.runs.budgets import DELTA, Account, account_of, last_policy
 from colonnade.runtime.node import LOOK, header_and_length
 from colonnade.runtime.program import BY_CODE, COORDINATOR
 from colonnade.runtime.run_store import ending_in_words, node_name
-from colonnade.views.fit_facts import RunFacts
 
 NEWEST = 50  # runs on the page
 TAIL = 40  # messages on the page
@@ -54,7 +53,6 @@ class Run:
     epsilon: float | None = None  # None: no ledger here knows the run; infinite: exact values leave
     round: int = 0
     rounds: int | None = None  # at most, where the settings say so
-    limits: tuple[tuple[str, str], ...] = ()  # by party, the limit that its policy set in this run
     reported: bool = False
 
 
@@ -120,7 +118,6 @@ class Reader:
         delta = re.search(r"Privacy\(epsilon=[^,]+, delta=([^,)]+)", terms["settings"])
         rounds = re.search(r"\brounds=(\d+)", terms["settings"])
         price = max(opened["own_rho"] + rest_rho(opened) for opened in openings.values())
-        limits = {node: opened.get("limit") for node, opened in openings.items() if node != COORDINATOR}
         return Run(
             name,
             began,
@@ -129,7 +126,6 @@ class Reader:
             epsilon=epsilon(price, float(delta.group(1)) if delta else DELTA),
             round=max((_round(log, name) for log in nodes.values()), default=0),
             rounds=int(rounds.group(1)) if rounds else None,
-            limits=tuple((node, _limit(limit)) for node, limit in limits.items()),
             reported=self.fit_file(name) is not None,
         )
 
@@ -144,10 +140,6 @@ class Reader:
         """The saved fit of a run. A name that somebody else chose must not lead out of the folder."""
         path = self.folder / "fits" / f"{name}.json"
         return path if _RUN_ID.fullmatch(name) and path.is_file() else None
-
-    def facts(self, run: Run) -> RunFacts:
-        """What the ledgers know about a run beside its fit, for an older one that carries nothing of it."""
-        return RunFacts(policies=dict(run.limits), settings=run.settings, fingerprint=run.fingerprint)
 
     def left(self, name: str) -> list[tuple[str, str, str, int, float]]:
         """What left each data holder in a run: how it looked, what it was for, how often, and its price."""
@@ -228,10 +220,6 @@ def _kind(start: bytes, length: int) -> tuple[str, int | None]:
     head, size = said
     shape = BY_CODE.get(int.from_bytes(head[1:3], "little"))
     return (shape.cls.__name__ if shape else "unknown"), size
-
-
-def _limit(limit: list[float] | None) -> str:
-    return "no limit of its own" if limit is None else f"epsilon at most {shown(limit[0])} (delta {limit[1]:g})"
 
 
 def _locked_files() -> set[int] | None:

@@ -12,7 +12,6 @@ import hmac
 import math
 import secrets
 import sys
-import threading
 from collections.abc import Sequence
 from html import escape
 from http import HTTPStatus
@@ -27,7 +26,6 @@ from colonnade.privacy.events import shown
 from colonnade.runs.budgets import Account
 from colonnade.runs.result import load
 from colonnade.views import parts
-from colonnade.views.fit_facts import RunFacts
 from colonnade.views.officer import render_officer
 from colonnade.views.page import render_report
 from colonnade.views.parts import POLICY, Markup, paragraph, section, table
@@ -44,40 +42,28 @@ Answer = tuple[HTTPStatus, str, str, str]  # status, kind, policy, text
 
 
 class Server:
-    """`with Server("runs") as server:` serves from a thread of its own; `serve()` serves from this one until Ctrl-C."""
+    """The pages of one store, on one port."""
 
     def __init__(self, store: str | Path, port: int = 0) -> None:
         self.reader = Reader(store)
         self.token = secrets.token_urlsafe(24)
         handler = type("Handler", (_Handler,), {"ours": self})
         try:
-            self._http = _Http((ADDRESS, port), handler)
+            self.http = _Http((ADDRESS, port), handler)
         except OSError as error:
             why = f"cannot listen on port {port}: {error.strerror}"
             raise InvalidInput(f"{why}. Choose another with --port, or leave it out.") from error
-        self.port = int(self._http.server_address[1])
+        self.port = int(self.http.server_address[1])
         self.url = f"http://{ADDRESS}:{self.port}/{self.token}/"
-        self._thread: threading.Thread | None = None
 
     def serve(self) -> None:
         """Serve until Ctrl-C."""
         try:
-            self._http.serve_forever()
+            self.http.serve_forever()
         except KeyboardInterrupt:
             pass  # the way to stop it
         finally:
-            self._http.server_close()
-
-    def __enter__(self) -> Server:
-        self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        if self._thread is not None:
-            self._thread.join()
+            self.http.server_close()
 
     # -------------------------------------------------------------------------------- answers
 
@@ -116,11 +102,10 @@ class Server:
                     return HTTPStatus.OK, HTML, PAGE_POLICY, text
                 if (path := self.reader.fit_file(name)) is not None:
                     fit = load(path)
-                    known = RunFacts.of(fit) if fit.facts.get("settings") else self.reader.facts(run)
                     if kind == "officer":
                         lines = [one.cells() for one in self.reader.ledgers()]
-                        return HTTPStatus.OK, HTML, POLICY, render_officer(fit, facts=known, budgets=lines)
-                    return HTTPStatus.OK, HTML, POLICY, render_report(fit, facts=known)
+                        return HTTPStatus.OK, HTML, POLICY, render_officer(fit, budgets=lines)
+                    return HTTPStatus.OK, HTML, POLICY, render_report(fit)
         return _refused(HTTPStatus.NOT_FOUND)
 
 
@@ -281,24 +266,9 @@ def _time(run: Run) -> str:
 
 
 def _whole(title: str, summary: str, sections: Sequence[str], up: str, *, live: bool = True) -> str:
-    script = f'<script src="{up}live.js" defer></script>' if live else ""
+    head = f"<title>{escape(title)} – Colonnade</title>\n"
+    head += f'<link rel="icon" href="data:,">\n<link rel="stylesheet" href="{up}style.css">\n'
+    head += f'<script src="{up}live.js" defer></script>' if live else ""
     back = f'<nav aria-label="Pages"><ul><li><a href="{up}./">All runs</a></li></ul></nav>' if up else ""
     told = f'<p id="live" role="status">{escape(summary)}</p>' if live else ""
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)} – Colonnade</title>
-<link rel="icon" href="data:,">
-<link rel="stylesheet" href="{up}style.css">
-{script}
-</head>
-<body>
-<header><h1>{escape(title)}</h1>{told}</header>
-{back}
-<main>
-{"".join(sections)}</main>
-</body>
-</html>
-"""
+    return parts.page_frame(head, f"<h1>{escape(title)}</h1>{told}", back, "".join(sections))

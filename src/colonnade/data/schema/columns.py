@@ -6,7 +6,7 @@ import datetime as dt
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -258,6 +258,15 @@ KINDS: dict[str, type[Column]] = {kind.__name__.lower(): kind for kind in (Numer
 
 def features_of(column: Column) -> tuple[Feature, ...]:
     return tuple(feature for group in column.groups() for feature in group)
+
+
+def spans_of(columns: Iterable[Column]) -> Iterator[tuple[Column, slice]]:
+    """Each column, and which places among the encoded columns it takes."""
+    start = 0
+    for column in columns:
+        stop = start + len(features_of(column))
+        yield column, slice(start, stop)
+        start = stop
 
 
 def _flag(name: str) -> Feature:

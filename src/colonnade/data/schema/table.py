@@ -1,6 +1,6 @@
 """A party's schema: its columns in order, the bounds they prove, its rows as numbers, and the file it lives in.
 
-    version = 2                     # files without it are of version 1, which knew no dates; they mean what they meant
+    version = 2                     # of this form; may be left out
     source = "declared"             # "data": proposed from rows; a private run refuses it. "public": read off the rows
                                     # and declared public by their owner all the same, which statements repeat
     row_norm = 2.0                  # optional
@@ -37,11 +37,11 @@ from numpy.typing import NDArray
 from colonnade.data.schema.cells import Blocks, Sparse, as_frame, assemble, columns_of, hats
 from colonnade.data.schema.columns import KINDS, Categorical, Column, Date, Feature, Numeric, Plain, features_of, number
 from colonnade.data.schema.infer import look
+from colonnade.data.text_file import naming
 from colonnade.errors import InvalidInput, StoreError, unquoted
 from colonnade.kernels.arrays import Floats
 
 VERSION = 2
-SINCE = {"date": 2}  # kinds that came after version 1
 
 
 @dataclass(frozen=True)
@@ -322,17 +322,17 @@ def _parse(text: str) -> tuple[tuple[Column, ...], dict[str, Any]]:
     tables = table.pop("column", [])
     if not isinstance(tables, list) or not all(isinstance(item, dict) for item in tables):
         raise InvalidInput("the key 'column' is not a list of tables. Open each column with [[column]].")
-    version = _version(table.pop("version", 1))
+    _check_version(table.pop("version", VERSION))
     for key in table:
         if key not in ("source", "row_norm", "label"):
             raise InvalidInput(f"unknown key {key!r}. Known here: version, source, row_norm, label, [[column]].")
     if "label" in table:
-        table["label"] = _label(table["label"], version)
+        table["label"] = _label(table["label"])
     lines = [number for number, line in enumerate(text.split("\n"), 1) if line.strip().startswith("[[column]]")]
     columns = []
     for position, item in enumerate(tables):
         try:
-            columns.append(column_from(item, version))
+            columns.append(column_from(item))
         except InvalidInput as error:
             # A header inside a multi-line string would shift the count: then name the position only.
             line = f"line {lines[position]}, " if len(lines) == len(tables) else ""
@@ -340,22 +340,19 @@ def _parse(text: str) -> tuple[tuple[Column, ...], dict[str, Any]]:
     return tuple(columns), table
 
 
-def _label(item: object, version: int) -> Column:
+def _label(item: object) -> Column:
     if not isinstance(item, dict):
         raise InvalidInput('label is no table. Write label = { name = "log_income", low = 2.0, high = 6.0 }.')
-    try:
-        return column_from({"type": "numeric", **item}, version)
-    except InvalidInput as error:
-        raise InvalidInput(f"label: {error}") from error
+    with naming("label"):
+        return column_from({"type": "numeric", **item})
 
 
-def _version(version: object) -> int:
+def _check_version(version: object) -> None:
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise InvalidInput(f"version is {version!r}. Write version = {VERSION}.")
     if version > VERSION:
         advice = "Install a newer Colonnade, or write the schema again."
         raise InvalidInput(f"the schema is of version {version}, and this Colonnade reads up to {VERSION}. {advice}")
-    return version
 
 
 def check_source(source: object) -> None:
@@ -363,17 +360,13 @@ def check_source(source: object) -> None:
         raise InvalidInput(f'source = {source!r}. Write "declared", "data" or "public".')
 
 
-def column_from(item: dict[str, Any], version: int = VERSION) -> Column:
+def column_from(item: dict[str, Any]) -> Column:
     """The column that `column_entry` wrote."""
     values = dict(item)
     kind = values.pop("type", None)
     if not isinstance(kind, str) or kind not in KINDS:
         what = "absent" if kind is None else repr(kind)
         raise InvalidInput(f"type is {what}. Write one of {', '.join(KINDS)}.")
-    if version < SINCE.get(kind, 1):
-        raise InvalidInput(
-            f"type {kind!r} needs version = {SINCE[kind]} at the top of the file; there it is {version}."
-        )
     known = {f.name: f for f in fields(KINDS[kind])}
     for key in values:
         if key not in known:

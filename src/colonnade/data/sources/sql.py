@@ -1,7 +1,4 @@
-"""One query to a PostgreSQL or SQLite database, as blocks of rows, through ADBC.
-
-    postgresql://user@host/database   read-only; the password may come from PGPASSWORD or ~/.pgpass, as for psql
-    sqlite:///folder/file.db          the same; four slashes for an absolute path
+"""One query to a PostgreSQL or SQLite database, as blocks of rows, through ADBC, read-only.
 
 Leaves   nothing. Drivers put parts of a mistyped address and the cells they stumble over into their messages: what they
          say is passed on only where it is about the words of the query.

@@ -153,8 +153,6 @@ class Switchboard:
         limit: int = wire.LIMIT,
         metrics: Metrics | None = None,
     ) -> None:
-        if not 0 < limit <= wire.LIMIT:
-            raise InvalidInput(f"limit={limit}: a message may take 1 to {wire.LIMIT:,} bytes.")
         if short := [name for name, pin in members.items() if pin is not None and len(pin) != 32]:
             raise InvalidInput(f"the fingerprint of {short[0]!r} must be the 32 bytes of a SHA-256.")
         credentials, self._revoked = ready(address, tls)
