@@ -102,7 +102,7 @@ ITEMS: tuple[Item, ...] = (
     Item(GRATTON, "Algorithm 4: D-ZOA", "`papers.published.zeroth_order.ZerothADMM`; ours `co.GraphZerothOrder`", "comes near the answer", "a bias stays where loops start at 0", "tests/methods/test_graph_zeroth.py", ("gratton-3.4",)),
     Item(GRATTON, "Theorem 3.1: convergence of D-ZOA", "`papers.published.zeroth_order.ZerothADMM`", "where errors have mean 0", "these have not", "", ("gratton-3.4",)),
     Item(GRATTON, "Lemmas 1 to 3: variance and sensitivity", "`papers.published.zeroth_order.Intrinsic`", "as an upper bound of the second moment", "as a variance; as a sensitivity of sums", "tests/papers/test_zeroth_private.py", ("finding-intrinsic-noise", "gratton-4.8")),
-    Item(GRATTON, "Theorem 4.1, corollary 1: privacy of a round", "`papers.published.ZerothOrder`", "not refuted at u = 1", "refuted by attack at u up to 0.5", "attack published-zeroth-order", ("finding-intrinsic-noise", "attacks-published")),
+    Item(GRATTON, "Theorem 4.1, corollary 1: privacy of a round", "`papers.published.ZerothOrder`", "nothing", "refuted by attack, at the thesis' own u = 1 too", "attack published-zeroth-order", ("finding-intrinsic-noise", "attacks-published")),
     Item(GRATTON, "Theorem 4.2: privacy of a run", "`papers.published.zeroth_order.Intrinsic`", "the formula", "rests on theorem 4.1", "tests/papers/test_zeroth_private.py"),
     Item(GRATTON, "Theorem 4.3: neighbourhood of the answer", "`papers.published.zeroth_order.ZerothADMM`", "the error levels off", "nothing; the constant is not tested", "", ("gratton-4.6",)),
     Item(GRATTON, "Algorithm 5: D-Ridge", "`papers.published.d_ridge`; ours `co.GraphRidge`", "all", "nothing", "tests/methods/test_graph_ridge.py", ("gratton-5.2",)),

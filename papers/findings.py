@@ -192,10 +192,11 @@ FINDINGS = (
         "“Intrinsic” privacy (D-ZOA)",
         f"{GRATTON}, chapter 4, theorem 4.1 and equations 4.9 to 4.13",
         "No noise is added: the randomness of the zeroth-order solver is counted as noise. An upper bound of its variance is taken for the variance, with a normal distribution and independent entries. The bound does not depend on the distance over which slopes are looked at, and the real scatter does: a better solver is a less private one. "
-        "At the thesis' own distance this attack refutes nothing, which proves nothing either.",
+        "At the thesis' own distance, too, an attack with enough releases shows more than is claimed.",
         (
             Shown("finding-intrinsic-noise", "the solver's errors"),
             Shown("finding-intrinsic-noise", "one update is private"),
+            Shown("finding-intrinsic-noise", "at the thesis' own smoothing"),
             Shown("attacks-published", ATTACK + "one primal update"),
             Shown("gratton-4.8", "D-ZOA is (epsilon, delta)-private"),
             Shown("gratton-4.2", "the entries of the stochastic slope are normally distributed, whichever J"),

@@ -58,7 +58,7 @@ WHY = {
     "published-sharing-lemma": "The lemma puts one over the number of columns for the norm of an inverse, which nothing bounds so.",
     "published-sharing-range": "Noise on coefficients never leaves the range of the data, which names the data.",
     "published-zeroth-order": "The solver's randomness is assumed to be wide and normal; nothing makes it so. The attack is at u = 0.1, on which the claim does not depend; "
-    "at the thesis' own u = 1 it refutes nothing (finding-intrinsic-noise).",
+    "with more releases it is refuted at the thesis' own u = 1 as well (finding-intrinsic-noise).",
 }
 
 
