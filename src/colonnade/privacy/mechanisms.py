@@ -42,7 +42,7 @@ import os
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numba import njit
@@ -121,40 +121,6 @@ class SeededNoise(Noise):
 
     def uniform_bytes(self, count: int) -> bytes:
         return self._generator.bytes(count)
-
-
-class ReferenceNoise:
-    """OpenDP's exact samplers behind the same face: slower, written and proved by others. Private."""
-
-    private = True
-
-    def uniform_bytes(self, count: int) -> bytes:
-        return os.urandom(count)
-
-    def discrete_gaussian(self, size: int, sigma: Fraction | float) -> NDArray[np.int64]:
-        dp = _opendp()
-        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
-        draw = dp.m.make_gaussian(*space, scale=float(rational_sigma(sigma)))
-        return np.array(draw([0] * size), dtype=np.int64)
-
-    def gumbel_argmax(self, scores: NDArray[np.float64], scale: float) -> int:
-        _check_choice(scores, scale)
-        dp = _opendp()
-        space = dp.vector_domain(dp.atom_domain(T="f64", nan=False)), dp.linf_distance(T="f64")
-        pick = dp.m.make_noisy_top_k(*space, dp.zero_concentrated_divergence(), k=1, scale=scale)
-        return int(pick(np.asarray(scores, dtype=np.float64).tolist())[0])
-
-    at = Noise.at
-
-
-def _opendp() -> Any:
-    try:
-        import opendp.prelude as dp  # 0.3 s, needed by the reference only
-    except ImportError as error:
-        raise InvalidInput("ReferenceNoise needs OpenDP. Try: pip install 'colonnade[reference]'") from error
-
-    dp.enable_features("contrib")
-    return dp
 
 
 def signed_argmax(noise: Noise, scores: NDArray[np.float64], scale: float) -> tuple[int, int]:
