@@ -27,7 +27,7 @@ from scipy import sparse
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.method import Answer, Done, Finish, Job, Method, Own, Status, finish_party, numbers, swamped
-from colonnade.privacy.block import Block, FeatureColumn, check_sensible
+from colonnade.privacy.block import Block, FeatureColumn, check_sensible, sum_slack
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Trust
@@ -283,7 +283,7 @@ class _Terms:
 
     def sensitivity(self, residual: Floats, norm: float, block: Block) -> Moves:
         """From the party's own bounds and the residual, which is made of published values."""
-        moves, factor = self.moves(residual, norm), SLACK * block.correlations_slack() * block.unit.rows
+        moves, factor = self.moves(residual, norm), SLACK * sum_slack(block.rows) * block.unit.rows
         return Moves(max(factor * moves.prediction, TINY), max(factor * moves.model, TINY))
 
 
