@@ -7,7 +7,7 @@ Warm     a run that begins at another problem's answer has only the difference t
          found again and which every ledger keeps.
 Duals    are not asked for. At an answer the dual vector is the slope of the loss at the scores (`slope_at`), and on a
          graph the multipliers of a tree are the scores behind each link (`resume`): all follows from the scores.
-Bound    Fenchel duality, as in `problem.certificate`: every u gives −loss*(u) − Σ gᵢ*(−Aᵢᵀu) ≤ the minimum of
+Bound    Fenchel duality: every u gives −loss*(u) − Σ gᵢ*(−Aᵢᵀu) ≤ the minimum of
          loss(Σ Aᵢxᵢ + b, y) + Σ gᵢ(xᵢ). Along the tree of fewest hops from the label holder its dual point goes down;
          sums of scores Aᵢxᵢ and of penalties come up; objective and gap go down. b is the best one for the scores.
 Leaves   the dual point; from each agent the scores of its subtree, one vector of n, at the end and at a warm start
