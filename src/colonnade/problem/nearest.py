@@ -180,7 +180,7 @@ class NearestByGradients:
     """Any penalty, by its prox."""
 
     def __init__(self, matrix: Any, penalty: Penalty, shape: tuple[int, ...]) -> None:
-        self._matrix, self._penalty, self._gram = matrix, penalty, _dense(matrix.T @ matrix)
+        self._matrix, self._penalty, self._gram = matrix, penalty, dense(matrix.T @ matrix)
         self._bound = float(np.linalg.eigvalsh(self._gram)[-1]) * (1.0 + 1e-12)
         self._x = penalty.prox(np.zeros(shape), 1.0)
 
@@ -204,11 +204,11 @@ class NearestByGradients:
 
 def smaller_gram(matrix: Any) -> Floats:
     """AᵀA, or AAᵀ where that is smaller."""
-    return _dense(matrix.T @ matrix if matrix.shape[1] <= matrix.shape[0] else matrix @ matrix.T)
+    return dense(matrix.T @ matrix if matrix.shape[1] <= matrix.shape[0] else matrix @ matrix.T)
 
 
-def _dense(product: Any) -> Floats:
-    return np.asarray(product.toarray() if sparse.issparse(product) else product, dtype=np.float64)
+def dense(matrix: Any) -> Floats:
+    return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix, dtype=np.float64)
 
 
 def _squared_norm(block: Any) -> float:
