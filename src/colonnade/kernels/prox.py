@@ -79,6 +79,12 @@ def project_l1(v: Floats, radius: float) -> Floats:
     return np.copysign(project_simplex(size, radius), v)
 
 
+def project_l2(v: Floats, radius: float) -> Floats:
+    """The nearest point to v with ‖·‖₂ ≤ radius."""
+    length = float(np.linalg.norm(v))
+    return v if length <= radius else v * (radius / length)
+
+
 def project_group_l1(v: Floats, group: Indices, count: int, radius: float) -> Floats:
     """The nearest point to v with Σ_g ‖·_g‖₂ ≤ radius: the norms are projected, the directions stay."""
     norms = group_norms(v, group, count)

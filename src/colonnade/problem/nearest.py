@@ -24,6 +24,7 @@ from scipy import linalg, sparse
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.descent import block_descent
+from colonnade.kernels.prox import project_l2
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge
 from colonnade.problem.sets import L2Ball
 from colonnade.problem.within import Free, Within
@@ -114,8 +115,7 @@ class NearestInBall:
             mu = float(brentq(lambda m: length(m) - self._radius, self._a, high, xtol=1e-300, rtol=1e-15))
         inside = self._vectors @ (pull / (mu + rho * self._values))
         x = np.asarray(A.T @ inside if wide else inside, dtype=np.float64)
-        size = float(np.linalg.norm(x))
-        return x if size <= self._radius else x * (self._radius / size)  # the last bits of the root
+        return project_l2(x, self._radius)  # the last bits of the root
 
 
 class NearestFree:

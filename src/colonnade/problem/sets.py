@@ -30,7 +30,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.kernels.prox import group_norms, project_group_l1, project_l1, project_simplex
+from colonnade.kernels.prox import group_norms, project_group_l1, project_l1, project_l2, project_simplex
 from colonnade.problem.checks import Groups, covers, disjoint_groups, group_of_column, positive
 
 RADIUS = "A larger radius allows larger coefficients; for no bound, leave constraint out of the problem."
@@ -115,8 +115,7 @@ class L2Ball:
         return -self.radius * _finite(float(np.linalg.norm(gradient)))
 
     def project(self, x: Floats) -> Floats:
-        size = float(np.linalg.norm(x))
-        return x if size <= self.radius else x * (self.radius / size)
+        return project_l2(x, self.radius)
 
 
 @dataclass(frozen=True)
