@@ -15,8 +15,9 @@ Matrix   for several responses X and T have a column each. Ridge, Lasso, Elastic
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import linalg, sparse
@@ -35,11 +36,7 @@ STEPS = 2000  # of proximal gradients
 RANK = np.finfo(np.float64).eps  # times the size: eigenvalues below that share of the largest are 0
 SHORTEST_STEP = 1e-12  # of the size of the answer: a step below it ends the search
 
-
-class Nearest(Protocol):
-    """Answers to one question, remembered where that makes the next one cheaper."""
-
-    def __call__(self, target: Floats, rho: float) -> Floats: ...
+Nearest = Callable[[Floats, float], Floats]  # target and rho in; remembers what makes the next answer cheaper
 
 
 def nearest(matrix: Any, penalty: Penalty) -> Nearest:
