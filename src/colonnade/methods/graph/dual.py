@@ -110,10 +110,7 @@ Given = Fitted | Mapping[str, Any] | None
 
 @dataclass(frozen=True, repr=False)
 class DualGraphMethod(GraphMethod):
-    """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds).
-
-    start   an earlier Fit, or coefficients by party: begin there.
-    """
+    """The settings of ridge and ADMM on a graph."""
 
     topology: Graph | None = None
     rounds: int = 5000
