@@ -330,7 +330,6 @@ class PickRecipe:
     radius: float
     keep: int | None = None
     rounds: int | None = None
-    steps: int = 0  # in place of gradient steps: none
 
     @property
     def sensitivity(self) -> float:
