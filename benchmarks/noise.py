@@ -24,12 +24,32 @@ import numpy as np
 from colonnade.privacy.events import Charge, Event, Mechanism, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
-from colonnade.privacy.mechanisms import ReferenceNoise, SystemNoise, rational_sigma
+from colonnade.privacy.mechanisms import SystemNoise, rational_sigma
 from colonnade.privacy.store import FileLog, Log, MemoryLog
 from colonnade.privacy.values import Private
 
 NUMBERS = 10_000
 CANDIDATES = 1_000_000
+
+
+class ReferenceNoise:
+    """OpenDP's exact samplers behind the face of ours: slower, written and proved by others."""
+
+    def __init__(self) -> None:
+        import opendp.prelude as dp  # 0.3 s
+
+        dp.enable_features("contrib")
+        self.dp = dp
+
+    def discrete_gaussian(self, size: int, sigma: float) -> np.ndarray:
+        space = self.dp.vector_domain(self.dp.atom_domain(T="i64")), self.dp.l2_distance(T="f64")
+        draw = self.dp.m.make_gaussian(*space, scale=float(rational_sigma(sigma)))
+        return np.array(draw([0] * size), dtype=np.int64)
+
+    def gumbel_argmax(self, scores: np.ndarray, scale: float) -> int:
+        space = self.dp.vector_domain(self.dp.atom_domain(T="f64", nan=False)), self.dp.linf_distance(T="f64")
+        pick = self.dp.m.make_noisy_top_k(*space, self.dp.zero_concentrated_divergence(), k=1, scale=scale)
+        return int(pick(np.asarray(scores, dtype=np.float64).tolist())[0])
 
 
 def main(quick: bool = True) -> int:  # noqa: ARG001  one size only

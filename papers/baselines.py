@@ -24,7 +24,7 @@ from colonnade.kernels.newton_model import quadratic_minimum
 from colonnade.problem import L1Ball, LeastSquares, Problem
 from colonnade.problem.hull import Corrector
 from colonnade.problem.sampling import Nice, universal_step
-from colonnade.problem.sets import Product
+from colonnade.problem.sets import L2Ball, Product
 from papers.published.dense_sketch import rademacher_sketch
 
 SWEEPS = 60  # of the corrective solve, each of which never raises the objective
@@ -67,21 +67,24 @@ def replicated_blocks(
     problem: Problem, A: Floats, y: Floats, workers: int, tau: int, rounds: int, seed: int
 ) -> Baseline:
     """Block Frank-Wolfe with tau-nice sampling over the whole table, which all workers but one must first be sent."""
-    if not isinstance(problem.constraint, Product):
+    if not isinstance(problem.constraint, Product) or isinstance(problem.constraint.each, L2Ball):
         raise InvalidInput(
             "replicated blocks need a product of sets: Problem(loss, constraint=Product(L1Ball(radius)))."
         )
     n, d = A.shape
     product, rng = problem.constraint.over([range(d)]), np.random.default_rng(seed)
-    blocks = [list(group) for group in product.blocks]
-    owners, x = np.zeros(len(blocks), np.int64), product.start(d)
+    each, blocks = problem.constraint.each, [np.array(group, np.int64) for group in product.blocks]
+    owners, x = np.zeros(len(blocks), np.int64), np.zeros(d)
+    for own in blocks:
+        x[own] = each.start(own.size)
     sampling = Nice(tau)
     least = float(sampling.probabilities(owners).min())
     for t in range(rounds):
-        vertex = product.vertex(A.T @ problem.loss.slope(A @ x, y))[1]
+        gradient = A.T @ problem.loss.slope(A @ x, y)
         for number in sampling.draw(owners, rng):
             own = blocks[number]
-            x[own] += universal_step(t, least) * (vertex[own] - x[own])
+            column, weight = each.vertex(gradient[own])
+            x[own] += universal_step(t, least) * (weight * np.eye(1, own.size, column)[0] - x[own])
     sent = (workers - 1) * n * d + rounds * (2 * tau + workers * d)  # the copies; then vertices up and x down
     return Baseline(x, problem.loss.value(A @ x, y), sent)
 

@@ -86,7 +86,6 @@ ASKED = {
     "onnx": "fit.to_onnx('model.onnx')",
     "plot": "from colonnade.runs.simulate import Simulation; Simulation.plot(None)",
     "grpc": "co.Grpc('localhost:0', co.Tls('a', 'b', 'c')).open(SimpleNamespace(members={}, digest=''))",
-    "reference": "from colonnade.privacy.mechanisms import ReferenceNoise; ReferenceNoise().discrete_gaussian(1, 1.0)",
 }
 
 

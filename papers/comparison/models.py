@@ -7,7 +7,7 @@ Problems lasso     logistic loss, lasso, no intercept; the methods over a ball g
          ridge     logistic loss, ridge, no intercept
          squares   least squares on labels −1 and 1, ridge, no intercept
          private   logistic loss, each library's or method's own regularisation at its defaults
-Gap      a bound on objective − optimum: computed here by one formula (problem.certificate) from everybody's coefficients;
+Gap      a bound on objective − optimum: computed here by one formula (papers/certificate.py) from everybody's coefficients;
          for `ball` and `balls` it is the method's own.
 Seconds  of CPU for one fit, all parties' together, one thread. Loading, splitting and judging are not counted.
 Noise    as in use: from the operating system, without a seed.
@@ -28,7 +28,7 @@ import numpy as np
 import colonnade as co
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.statement import PrivacyStatement
-from colonnade.problem.problem import certificate
+from papers.certificate import certificate
 from papers.comparison.rivals import Rivals
 from papers.comparison.tables import Places, Table
 from papers.figure import Row

@@ -16,7 +16,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem, push_column, scores, shrink_rows
+from colonnade.kernels.columns import csc_rmatvec
+from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem, push_column, shrink_rows
 from colonnade.kernels.stream import Stream, open_uniform
 
 
@@ -64,7 +65,7 @@ def _argmax_kernel(
     alpha = np.empty(indptr.size - 1)
     inner = shrink_rows(loss, math.inf, 1.0, y, v, q)
     for t in range(1, index.size + 1):
-        scores(data, indices, indptr, q, alpha)
+        csc_rmatvec(data, indices, indptr, q, alpha)
         k = _largest(alpha)
         s = 1 if alpha[k] >= 0.0 else -1
         index[t - 1] = k
@@ -94,7 +95,7 @@ def _noisy_max_kernel(
     alpha = np.empty(indptr.size - 1)
     shrink_rows(loss, limit, 1.0, y, v, q)
     for t in range(1, index.size + 1):
-        scores(data, indices, indptr, q, alpha)
+        csc_rmatvec(data, indices, indptr, q, alpha)
         k, s = _noisy_largest(alpha, c, stream)
         index[t - 1] = k
         sign[t - 1] = s

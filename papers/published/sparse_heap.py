@@ -18,6 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.columns import csc_rmatvec
 from colonnade.kernels.sparse_fw import (
     LossCode,
     Picks,
@@ -25,7 +26,6 @@ from colonnade.kernels.sparse_fw import (
     column_dot,
     logistic_slope,
     model_of_picks,
-    scores,
     slopes,
 )
 
@@ -96,7 +96,7 @@ def _heap_kernel(
     row_data, row_columns, row_start = csr
     d = indptr.size - 1
     u, q, alpha = np.zeros(y.size), -0.5 * y, np.empty(d)
-    scores(data, indices, indptr, q, alpha)
+    csc_rmatvec(data, indices, indptr, q, alpha)
     key = np.abs(alpha)
     heap = np.argsort(-key)
     place = np.empty(d, np.int64)

@@ -19,7 +19,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem, logistic_slope, scores
+from colonnade.kernels.columns import csc_rmatvec
+from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem, logistic_slope
 from colonnade.kernels.stream import Stream, open_uniform
 
 TINY = 1e-300  # the paper's own remedy against weights that underflow to 0
@@ -74,7 +75,7 @@ def _noisy_max_kernel(
     u = np.zeros(y.size)
     q = -0.5 * y
     alpha = np.empty(csc[2].size - 1)
-    scores(csc[0], csc[1], csc[2], q, alpha)
+    csc_rmatvec(csc[0], csc[1], csc[2], q, alpha)
     for t in range(1, index.size + 1):
         k = _laplace_largest(alpha, 0.5 / c, stream)
         s = 1 if alpha[k] >= 0.0 else -1
@@ -153,7 +154,7 @@ def _big_step_kernel(
     u = np.zeros(y.size)
     q = -0.5 * y
     alpha = np.empty(d)
-    scores(data, indices, indptr, q, alpha)
+    csc_rmatvec(data, indices, indptr, q, alpha)
     width = max(1, int(math.sqrt(d)))
     weight = c * np.abs(alpha)
     group = np.empty((d + width - 1) // width)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 
 import mpmath
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from spending import pld_epsilon
 
 from colonnade.errors import InvalidInput
-from colonnade.privacy.accountant import ORDERS, delta, epsilon, rho_for
+from colonnade.privacy.accountant import ORDERS, epsilon, rho_for
 
 RHOS = (1e-8, 0.000433, 0.0306, 0.5, 8.0, 300.0)
 DELTAS = (1e-2, 1e-6, 1e-12)
@@ -90,12 +89,6 @@ def test_a_choice_is_as_private_as_reported(rivals, rho, chance):
             assert excess <= chance
 
 
-@pytest.mark.parametrize("limit", [0.05, 1.0, 7.0])
-@pytest.mark.parametrize("rho", RHOS)
-def test_delta_bounds_the_exact_gaussian_curve(rho, limit):
-    assert gaussian_delta(mpmath.sqrt(2 * mpmath.mpf(rho)), limit) <= delta(rho, limit) <= 1
-
-
 @pytest.mark.parametrize("count", [1, 25])
 @pytest.mark.parametrize("sigma", [2.0, 20.0])
 def test_the_privacy_loss_distribution_lies_between_the_exact_curve_and_the_figure(sigma, count):
@@ -109,7 +102,6 @@ def test_the_privacy_loss_distribution_lies_between_the_exact_curve_and_the_figu
 def test_the_figures_are_those_of_dp_accounting_over_the_same_orders(rho, chance):
     other = RdpAccountant(orders=ORDERS).compose(ZCDpEvent(rho))
     assert epsilon(rho, chance) == pytest.approx(other.get_epsilon(chance), rel=1e-11, abs=1e-11)
-    assert delta(rho, 1.0) == pytest.approx(max(other.get_delta(1.0), sys.float_info.min), rel=1e-6)
 
 
 # ---------------------------------------------------------------- inverses
@@ -123,37 +115,19 @@ def test_a_budget_buys_the_largest_total_that_it_covers(budget, chance):
 
 
 @settings(deadline=None, max_examples=100)
-@given(rho=prices, chance=chances)
-def test_delta_undoes_epsilon(rho, chance):
-    assert delta(rho, epsilon(rho, chance)) <= chance * (1 + 1e-5)
-
-
-@settings(deadline=None, max_examples=100)
 @given(rho=prices, more=st.floats(1, 100), chance=chances)
 def test_spending_more_never_reports_less(rho, more, chance):
     assert epsilon(rho, chance) <= epsilon(rho * more, chance)
-    assert delta(rho, 1.0) <= delta(rho * more, 1.0)
 
 
 # ---------------------------------------------------------------- the ends
 
 
 def test_nothing_costs_nothing_and_an_exact_release_costs_everything():
-    assert epsilon(0.0, 1e-6) == epsilon(0.0, 0.0) == delta(0.0, 1.0) == 0
+    assert epsilon(0.0, 1e-6) == epsilon(0.0, 0.0) == 0
     assert epsilon(math.inf, 1e-6) == epsilon(0.1, 0.0) == math.inf
-    assert delta(math.inf, 5.0) == 1
-    assert delta(0.1, math.inf) == 0
     assert rho_for(math.inf, 1e-6) == math.inf
     assert rho_for(1.0, 0.0) == 0
-
-
-def test_a_delta_too_small_for_a_float_is_not_reported_as_none():
-    assert delta(1e-9, 3.0) > 0
-
-
-@pytest.mark.parametrize("rho", [1e-300, 1e-17, 1e-12, 1e-7])
-def test_the_smallest_spending_still_has_a_delta(rho):
-    assert gaussian_delta(mpmath.sqrt(2 * mpmath.mpf(rho)), 0.0) <= delta(rho, 0.0) <= 1e-3
 
 
 @pytest.mark.parametrize(
@@ -162,7 +136,7 @@ def test_the_smallest_spending_still_has_a_delta(rho):
         lambda: epsilon(-1.0, 1e-6),
         lambda: epsilon(1.0, 1.0),
         lambda: epsilon(math.nan, 1e-6),
-        lambda: delta(1.0, -1.0),
+        lambda: rho_for(-1.0, 1e-6),
         lambda: rho_for(math.nan, 1e-6),
         lambda: rho_for(1.0, -1e-6),
     ],

@@ -293,9 +293,9 @@ class Told(SystemNoise):
         self.normal.append((size, float(sigma)))
         return np.zeros(size, np.int64)
 
-    def top(self, scores, scale, count):
-        self.choices.append((len(scores), scale, count))
-        return tuple(range(count))
+    def gumbel_argmax(self, scores, scale):
+        self.choices.append((len(scores), scale))
+        return 0
 
 
 def watched(
@@ -323,34 +323,11 @@ def test_gaussian_noise_has_the_sd_of_the_joint_sensitivity_and_the_rounding():
     assert door.receipt().events[0].sensitivity == pytest.approx(5 + grid * math.sqrt(7), rel=1e-12)
 
 
-def test_symmetric_noise_has_the_sd_of_its_frobenius_sensitivity_and_root_half_off_the_diagonal():
-    door, noise = watched(Mechanism.SYMMETRIC)
-    door.symmetric(Private(np.eye(3), 2.0), rho=RHO)
-    grid = 2.0 ** math.floor(math.log2(2 / (1024 * 3)))
-    sigma = (2 + 3 * grid) / grid / math.sqrt(2 * RHO)
-    (off, beside), (on, along) = noise.normal
-    assert (off, on) == (3, 3)
-    assert (beside, along) == pytest.approx((sigma / math.sqrt(2), sigma), rel=1e-6)  # sds keep 24 bits, rounded up
-    assert along >= sigma * (1 - 1e-12)
-
-
-def test_a_symmetric_release_is_the_matrix_on_the_grid():
-    door, _ = watched(Mechanism.SYMMETRIC)
-    matrix = np.array([[1.0, 0.25, -3.0], [0.25, 2.0, 0.5], [-3.0, 0.5, 0.125]])
-    np.testing.assert_array_equal(door.symmetric(Private(matrix, 2.0), rho=RHO).value, matrix)
-
-
-@pytest.mark.parametrize("count", [1, 4])
-def test_several_choices_share_the_price_of_all(count):
-    """Of rho/count each: the scale grows with the root of their number."""
-    door, noise = watched(Mechanism.TOP)
-    door.top(Private(np.arange(6.0), 3.0), count, rho=RHO)
+def test_a_choice_is_made_among_both_signs_at_the_scale_of_its_price():
+    door, noise = watched(Mechanism.GUMBEL)
+    door.noisy_max(Private(np.arange(6.0), 3.0), rho=RHO)
     assert noise.choices[0][0] == 12  # every score with both signs
-    assert noise.choices[0][2] == count
-    assert noise.choices[0][1] == pytest.approx(3 / math.sqrt(2 * RHO / count), rel=1e-9)
-    single, other = watched(Mechanism.GUMBEL)
-    single.noisy_max(Private(np.arange(6.0), 3.0), rho=RHO)
-    assert other.choices[0][1] == pytest.approx(3 / math.sqrt(2 * RHO), rel=1e-9)
+    assert noise.choices[0][1] == pytest.approx(3 / math.sqrt(2 * RHO), rel=1e-9)
 
 
 @pytest.mark.parametrize("count", [1, 9])

@@ -30,8 +30,8 @@ from colonnade.problem import (
     Ridge,
     Simplex,
     SquaredHinge,
-    certificate,
 )
+from papers.certificate import certificate
 
 GROUPS = ((0, 3), (1,), (4, 2))
 LOSSES = [LeastSquares(), Logistic(), SquaredHinge(), Huber(0.7), Absolute(), Quantile(0.3)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.methods.admm.private_sharing import within_ball
+from colonnade.kernels.prox import project_l2
 from colonnade.privacy.mechanisms import SeededNoise
 
 GRAM = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
@@ -72,9 +72,9 @@ def test_private_sharing_admm_stays_on_the_ball_that_it_minimises_over(tmp_path)
     made = fitted(CASES[4], 1.0, tmp_path)
     assert all(np.linalg.norm(part) <= 1.0 + 1e-12 for part in made.coefficients.values())
     x = np.array([3.0, 4.0])
-    assert within_ball(x, 1.0) == pytest.approx([0.6, 0.8])
-    assert within_ball(x, 5.0) is x
-    assert within_ball(x, np.inf) is x
+    assert project_l2(x, 1.0) == pytest.approx([0.6, 0.8])
+    assert project_l2(x, 5.0) is x
+    assert project_l2(x, np.inf) is x
 
 
 def test_a_warning_that_is_an_error_says_where_the_fit_is_that_was_paid_for(tmp_path):

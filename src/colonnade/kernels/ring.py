@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numba import uint64 as u64
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
@@ -168,7 +167,7 @@ def _product64(a: Integers, b: Integers, ring: Ring, bound_a: int | None, bound_
         y = _shifted(_bounded(b[start : start + ROWS], bound_b, ring), beta)
         _fill(x0, x)
         _fill(y0, y)
-        _add_long_products(x0, y0, low)
+        _add_products(x0, y0, low)
         if alpha:  # x has no upper half
             sum_y += y.sum(axis=0)
         else:
@@ -235,7 +234,11 @@ def _fill(buffer: Integers, block: Integers) -> None:
 
 @njit(cache=True, nogil=True)
 def _add_products(x, y, out):  # type: ignore[no-untyped-def]  # numba infers the types
-    """out += xᵀy modulo 2^32, for uint32 and rows in eights: eight multipliers wait in registers for a row of out."""
+    """out += xᵀy modulo 2^32 or 2^64, as wide as out, for uint32 and rows in eights.
+
+    Numba multiplies in 64 bits, and the compiler narrows that for a uint32 out. Eight multipliers wait in registers for
+    a row of out.
+    """
     n, s = x.shape
     t = y.shape[1]
     for left in range(0, s, TILE):
@@ -251,26 +254,6 @@ def _add_products(x, y, out):  # type: ignore[no-untyped-def]  # numba infers th
                     for j in range(c.size):
                         first = x0 * y0[j] + x1 * y1[j] + x2 * y2[j] + x3 * y3[j]
                         c[j] += first + x4 * y4[j] + x5 * y5[j] + x6 * y6[j] + x7 * y7[j]
-
-
-@njit(cache=True, nogil=True)
-def _add_long_products(x, y, out):  # type: ignore[no-untyped-def]  # numba infers the types
-    """out += xᵀy modulo 2^64, for the same uint32 and a uint64 out."""
-    n, s = x.shape
-    t = y.shape[1]
-    for left in range(0, s, TILE):
-        for top in range(0, t, TILE):
-            end = min(top + TILE, t)
-            for r in range(0, n, 8):
-                y0, y1, y2, y3 = y[r, top:end], y[r + 1, top:end], y[r + 2, top:end], y[r + 3, top:end]
-                y4, y5, y6, y7 = y[r + 4, top:end], y[r + 5, top:end], y[r + 6, top:end], y[r + 7, top:end]
-                for i in range(left, min(left + TILE, s)):
-                    x0, x1, x2, x3 = u64(x[r, i]), u64(x[r + 1, i]), u64(x[r + 2, i]), u64(x[r + 3, i])
-                    x4, x5, x6, x7 = u64(x[r + 4, i]), u64(x[r + 5, i]), u64(x[r + 6, i]), u64(x[r + 7, i])
-                    c = out[i, top:end]
-                    for j in range(c.size):
-                        first = x0 * u64(y0[j]) + x1 * u64(y1[j]) + x2 * u64(y2[j]) + x3 * u64(y3[j])
-                        c[j] += first + x4 * u64(y4[j]) + x5 * u64(y5[j]) + x6 * u64(y6[j]) + x7 * u64(y7[j])
 
 
 # ---------------------------------------------------------------------------------------------------- rows on a grid

@@ -53,7 +53,7 @@ from colonnade.kernels.stream import Stream, below, open_uniform
 EVALUATE, REBUILD = 4, 6
 
 # counters
-EVALUATIONS, REJECTED, REBUILDS, SNAPSHOTS, VIOLATIONS, HEAVY, WORK, PASSES, COUNTERS = range(9)
+EVALUATIONS, REBUILDS, SNAPSHOTS, VIOLATIONS, HEAVY, WORK, PASSES, COUNTERS = range(8)
 # envelopes in all, all light ones, each cool one, all when they were made
 ALL, LIGHT, COOL_EACH, AT_REBUILD, TOTALS = range(5)
 # where things stand, in whole numbers; KNOWN: the slopes at hand are this step's; READ: heavy nonzeros in this step
@@ -67,7 +67,6 @@ class Counts(NamedTuple):
     """What a run cost. Depends on the data: for benchmarks and tests, never for a log that leaves."""
 
     evaluations: int  # columns whose score was computed
-    rejected: int  # of these, proposals that were turned down
     rebuilds: int  # times all envelopes were made anew
     snapshots: int  # times all scores were computed
     heavy: int  # columns with an envelope of their own
@@ -329,7 +328,6 @@ def _try_light(
     counts[EVALUATIONS] += 1
     counts[WORK] += stop - start
     counts[VIOLATIONS] += weight > light.envelope
-    counts[REJECTED] += target > weight
     return target <= weight, alpha
 
 
@@ -412,7 +410,6 @@ def _try_heavy(s: Sampler, r: Any, m: float) -> Any:
             totals[ALL] -= old - new
     counts[VIOLATIONS] += weight > old
     if not accepted:
-        counts[REJECTED] += 1
         nnz = s.csc[2][k + 1] - s.csc[2][k]
         _turn_down(nnz, bound - abs(alpha), s.horizon, s.clock, reals, wholes)
     return k, accepted, alpha
@@ -488,4 +485,4 @@ def exact_picks(
             "a score exceeded its bound: the picks are not draws of the mechanism and were discarded. This is a fault "
             "of the library; please report the sizes of the data."
         )
-    return picks, Counts(*(counts[i] for i in (EVALUATIONS, REJECTED, REBUILDS, SNAPSHOTS, HEAVY, WORK, PASSES)))
+    return picks, Counts(*(counts[i] for i in (EVALUATIONS, REBUILDS, SNAPSHOTS, HEAVY, WORK, PASSES)))

@@ -120,13 +120,6 @@ def column_dot(data: Array, indices: Array, start: int, stop: int, q: Floats) ->
     return total
 
 
-@njit(cache=True)
-def scores(data: Array, indices: Array, indptr: Array, q: Floats, out: Floats) -> None:
-    """out[k] = <column k, q>."""
-    for k in range(indptr.size - 1):
-        out[k] = column_dot(data, indices, indptr[k], indptr[k + 1], q)
-
-
 @njit(cache=True, error_model="numpy")
 def slopes(loss: int, limit: float, y: Floats, v: Floats, out: Floats) -> None:
     """out[i] = the slope of row i at prediction v[i]."""

@@ -14,7 +14,6 @@ Refusal  by past events and the plan, never by data: it tells nothing about a ro
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
 from functools import cache
 
@@ -42,22 +41,6 @@ def epsilon(rho: float, delta: float) -> float:
     with np.errstate(over="ignore"):  # at large orders, which are not the least then
         bound = float(np.min(STABLE * rho + np.log1p(-1 / STABLE) - np.log(delta * STABLE) / (STABLE - 1)))
     return bound + MARGIN * (1 + bound) if bound > 0 else 0.0
-
-
-def delta(rho: float, epsilon: float) -> float:
-    """The delta that a total of `rho` costs at this epsilon; 1 for an exact release."""
-    _check(rho=rho, epsilon=epsilon)
-    if rho == 0:
-        return 0.0
-    if rho == math.inf:
-        return 1.0
-    if epsilon == math.inf:
-        return 0.0
-    # The bound is exp(t) with |t| below 750, or it is not a float any more: t's rounding is below 1e-9.
-    with np.errstate(over="ignore"):
-        lines = (STABLE - 1) * (STABLE * rho - epsilon + np.log1p(-1 / STABLE)) - np.log(STABLE)
-    even = 0.5 * math.log(-math.expm1(-LEAST * rho))
-    return min(1.0, max(math.exp(min(float(lines.min()), even)) * (1 + 1e-9), sys.float_info.min))
 
 
 @cache

@@ -39,6 +39,12 @@ def clean_cells(values: Any, bound: float = LARGEST) -> Floats:
     return out
 
 
+def sum_slack(rows: int) -> float:
+    """By how much a sum of n rounded terms may move further than the exact one, as a factor: 1 + n·γ_n."""
+    unit = 2.0**-53
+    return 1.0 + rows * (rows * unit / (1.0 - rows * unit))
+
+
 def check_sensible(**figures: float | None) -> None:
     """InvalidInput where a public figure is so large or so small that sums it bounds might not stay finite."""
     for name, value in figures.items():
@@ -134,11 +140,6 @@ class Block:
         else:
             dense_rmatvec(self.matrix, r, out)
         return out
-
-    def correlations_slack(self) -> float:
-        """By how much a sum of n rounded terms may move further than the exact one, as a factor: 1 + n·γ_n."""
-        unit = 2.0**-53
-        return 1.0 + self.rows * (self.rows * unit / (1.0 - self.rows * unit))
 
     def scores(self, x: Floats) -> Floats:
         """The block's part of the linear scores."""

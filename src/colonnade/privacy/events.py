@@ -23,14 +23,12 @@ class Mechanism(StrEnum):
     EXACT = "exact"  # not at all: infinite price
     GAUSSIAN = "gaussian"  # discrete Gaussian on an integer grid
     GUMBEL = "gumbel"  # exponential mechanism: index and sign of the noisy largest
-    TOP = "top"  # several such choices in a row, without replacement
     PICKS = "picks"  # several such choices in a row, each over scores that depend on the ones before
     LATTICE = "lattice"  # discrete Gaussian on integers modulo a power of two, parts with sds in a fixed ratio
     CONTINUED = "continued"  # more entries of a lattice release whose whole price was paid with the first ones
     MASKED = "masked"  # under a one-time mask: uniform numbers to whoever lacks it, so no price
     HIDDEN = "hidden"  # under learning with errors: uniform numbers to whoever lacks the secret, so no price
     SCORES = "scores"  # a part of the scores of rows by a model, for the label holder, by agreement
-    SYMMETRIC = "symmetric"  # discrete Gaussian on a symmetric matrix, each pair of entries once
 
 
 class Scope(StrEnum):

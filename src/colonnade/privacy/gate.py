@@ -124,52 +124,25 @@ class Gate:
         released = self._release(event, lambda: encode_value(tuple(private.value for private in exact)), draw)
         return released[0] if len(exact) == 1 else released
 
-    def symmetric(self, exact: Private[Floats], *, rho: float, scope: Scope = Scope.OWN) -> Released[Floats]:
-        """A symmetric matrix with symmetric noise, each pair of entries noised once; sensitivity in Frobenius norm."""
-        _check_finite(exact.value)
-        grid, sensitivity = _grid(exact.sensitivity, exact.value.size)
-        event = Event(Mechanism.SYMMETRIC, self._price(rho), sensitivity, scope)
-
-        def draw() -> tuple[Floats, ...]:
-            upper = np.triu(mechanisms.quantise_vector((exact.value + exact.value.T) / 2.0, grid))
-            sigma = mechanisms.gaussian_sigma(sensitivity / grid, rho)
-            noise = mechanisms.symmetric_gaussian(self._fresh(), len(upper), sigma)
-            return (((upper + np.triu(upper, 1).T + noise) * grid).astype(np.float64),)
-
-        return self._release(event, lambda: encode_value(exact.value), draw)[0]
-
-    def noisy_max(
-        self, scores: Private[Floats], *, rho: float, scope: Scope = Scope.OWN
-    ) -> tuple[Released[int], Released[int]]:
+    def noisy_max(self, scores: Private[Floats], *, rho: float) -> tuple[Released[int], Released[int]]:
         """Index and sign of the largest |score|, by the exponential mechanism over the signed candidates."""
         # The noisy value itself never leaves: its price would be infinite.
         _check_finite(scores.value)
-        event = Event(Mechanism.GUMBEL, self._price(rho), scores.sensitivity, scope)
+        event = Event(Mechanism.GUMBEL, self._price(rho), scores.sensitivity)
         scale = mechanisms.gumbel_scale(scores.sensitivity, rho)
         given = partial(encode_value, scores.value)
         index, sign = self._release(event, given, lambda: mechanisms.signed_argmax(self._fresh(), scores.value, scale))
         return index, sign
 
-    def top(
-        self, scores: Private[Floats], count: int, *, rho: float, scope: Scope = Scope.OWN
-    ) -> tuple[Released[NDArray[np.int64]], Released[NDArray[np.int64]]]:
-        """Indices and signs of `count` large scores, one choice after the other at rho/count each; best first."""
-        _check_finite(scores.value)
-        event = Event(Mechanism.TOP, self._price(rho), scores.sensitivity, scope)
-        scale = mechanisms.gumbel_scale(scores.sensitivity, rho / count)
-        given = partial(encode_value, scores.value)
-        top = self._release(event, given, lambda: mechanisms.signed_top(self._fresh(), scores.value, scale, count))
-        return top[0], top[1]
-
     def picks(
-        self, draw: Private[Drawer], count: int, given: Callable[[], bytes], *, rho: float, scope: Scope = Scope.OWN
+        self, draw: Private[Drawer], count: int, given: Callable[[], bytes], *, rho: float
     ) -> tuple[Released[NDArray[np.int64]], Released[NDArray[np.int64]]]:
         """Columns and signs of `count` picks of sparse Frank-Wolfe, each at the model of the picks before: one event.
 
         `draw.value` makes them from c = 1/b, b the scale of one choice at rho/count, and a ChaCha20 stream; its
         sensitivity is that of one score at any model. `given` encodes what the picks are drawn from.
         """
-        event = Event(Mechanism.PICKS, self._price(rho), draw.sensitivity, scope)
+        event = Event(Mechanism.PICKS, self._price(rho), draw.sensitivity)
         scale = math.nextafter(1.0 / mechanisms.gumbel_scale(draw.sensitivity, rho / count), 0.0)
 
         def drawn() -> tuple[NDArray[np.int64], ...]:

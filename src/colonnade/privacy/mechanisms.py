@@ -42,7 +42,7 @@ import os
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numba import njit
@@ -82,13 +82,12 @@ class Noise(Protocol):
         """Independent integers, P(i) ∝ exp(-i²/2σ²), σ first rounded up by `rational_sigma`."""
         return _discrete_gaussian(self, size, rational_sigma(sigma))
 
-    def top(self, scores: NDArray[np.float64], scale: float, count: int) -> tuple[int, ...]:
-        """`count` different indices in the order of their Gumbel-noised scores, best first."""
-        return _top(self, scores, scale, count)
-
     def gumbel_argmax(self, scores: NDArray[np.float64], scale: float) -> int:
         """One index, P(i) ∝ exp(scores[i]/scale): the exponential mechanism."""
-        return self.top(scores, scale, 1)[0]
+        _check_choice(scores, scale)
+        grid, steps = choice_grid(scale)
+        heights = _whole_steps(scores, grid)
+        return _pick(self, heights.max() - heights, steps)
 
 
 class SystemNoise(Noise):
@@ -124,53 +123,10 @@ class SeededNoise(Noise):
         return self._generator.bytes(count)
 
 
-class ReferenceNoise:
-    """OpenDP's exact samplers behind the same face: slower, written and proved by others. Private."""
-
-    private = True
-
-    def uniform_bytes(self, count: int) -> bytes:
-        return os.urandom(count)
-
-    def discrete_gaussian(self, size: int, sigma: Fraction | float) -> NDArray[np.int64]:
-        dp = _opendp()
-        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
-        draw = dp.m.make_gaussian(*space, scale=float(rational_sigma(sigma)))
-        return np.array(draw([0] * size), dtype=np.int64)
-
-    def top(self, scores: NDArray[np.float64], scale: float, count: int) -> tuple[int, ...]:
-        _check_choice(scores, scale, count)
-        dp = _opendp()
-        space = dp.vector_domain(dp.atom_domain(T="f64", nan=False)), dp.linf_distance(T="f64")
-        pick = dp.m.make_noisy_top_k(*space, dp.zero_concentrated_divergence(), k=count, scale=scale)
-        return tuple(pick(np.asarray(scores, dtype=np.float64).tolist()))
-
-    gumbel_argmax = Noise.gumbel_argmax
-    at = Noise.at
-
-
-def _opendp() -> Any:
-    try:
-        import opendp.prelude as dp  # 0.3 s, needed by the reference only
-    except ImportError as error:
-        raise InvalidInput("ReferenceNoise needs OpenDP. Try: pip install 'colonnade[reference]'") from error
-
-    dp.enable_features("contrib")
-    return dp
-
-
 def signed_argmax(noise: Noise, scores: NDArray[np.float64], scale: float) -> tuple[int, int]:
     """One of the 2·size candidates (+scores, -scores): its index and its sign, +1 or -1."""
     winner = noise.gumbel_argmax(np.concatenate([scores, np.negative(scores)]), scale)
     return winner % len(scores), 1 if winner < len(scores) else -1
-
-
-def signed_top(
-    noise: Noise, scores: NDArray[np.float64], scale: float, count: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """`count` different ones of the 2·size candidates (+scores, -scores), best first: indices and signs."""
-    winners = np.array(noise.top(np.concatenate([scores, np.negative(scores)]), scale, count), dtype=np.int64)
-    return winners % len(scores), np.where(winners < len(scores), 1, -1)
 
 
 # Scales, always rounded up --------------------------------------------------------------------
@@ -240,21 +196,6 @@ def grid_below(step: float) -> float:
     if not 0 < step < math.inf:
         raise InvalidInput(f"a grid step must be positive and finite, not {step!r}.")
     return math.ldexp(0.5, math.frexp(step)[1])
-
-
-def symmetric_gaussian(noise: Noise, size: int, sigma: Fraction | float) -> NDArray[np.int64]:
-    """A symmetric integer matrix, sd σ on the diagonal and σ/√2 off it, each pair drawn once."""
-    # Added to a symmetric matrix of Frobenius sensitivity Δ it costs Δ²/(2σ²): entry (i, j), seen twice in Δ²,
-    # is released once at half the variance.
-    half = rational_sigma(sigma) ** 2 / 2
-    off_diagonal = Fraction(math.sqrt(half))
-    while off_diagonal**2 < half:
-        off_diagonal = Fraction(math.nextafter(float(off_diagonal), math.inf))
-    upper = np.zeros((size, size), dtype=np.int64)
-    upper[np.triu_indices(size, 1)] = noise.discrete_gaussian(size * (size - 1) // 2, off_diagonal)
-    matrix = upper + upper.T
-    np.fill_diagonal(matrix, noise.discrete_gaussian(size, sigma))
-    return matrix
 
 
 # Discrete Gaussian ----------------------------------------------------------------------------
@@ -379,21 +320,6 @@ def choice_grid(scale: float) -> tuple[float, int]:
     return grid, math.ceil(Fraction(scale) * LN2_UP / Fraction(grid))
 
 
-def _top(noise: Noise, scores: NDArray[np.float64], scale: float, count: int) -> tuple[int, ...]:
-    """Picks without replacement, one exponential mechanism after the other: the law of one-shot Gumbel top."""
-    _check_choice(scores, scale, count)
-    grid, steps = choice_grid(scale)
-    left = _whole_steps(scores, grid)
-    names = np.arange(left.size)
-    picks: list[int] = []
-    while True:
-        winner = _pick(noise, left.max() - left, steps)
-        picks.append(int(names[winner]))
-        if len(picks) == count:
-            return tuple(picks)
-        left, names = np.delete(left, winner), np.delete(names, winner)
-
-
 def _whole_steps(scores: NDArray[np.float64], grid: float) -> NDArray[np.int64]:
     """Scores in grid steps, cut toward zero: distances grow to the next whole step at most."""
     with np.errstate(over="ignore", under="ignore"):  # what overflows is capped, what underflows is cut to 0
@@ -442,13 +368,11 @@ def _uniform(noise: Noise, n: int) -> int:
             return value
 
 
-def _check_choice(scores: NDArray[np.float64], scale: float, count: int) -> None:
+def _check_choice(scores: NDArray[np.float64], scale: float) -> None:
     if not 2.0**-500 <= scale <= 2.0**500:
         raise InvalidInput(f"scale={scale:g} cannot be used for a choice; gumbel_scale gives one from a price.")
-    if np.ndim(scores) != 1 or not 1 <= count <= len(scores):
-        raise InvalidInput(
-            f"cannot choose {count} from scores of shape {np.shape(scores)}; pass one score a candidate."
-        )
+    if np.ndim(scores) != 1 or len(scores) == 0:
+        raise InvalidInput(f"cannot choose from scores of shape {np.shape(scores)}; pass one score a candidate.")
     if not np.isfinite(scores).all():
         raise InvalidInput("scores must be finite: leave out a candidate that may not win.")
 

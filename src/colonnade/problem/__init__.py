@@ -11,7 +11,7 @@ from colonnade.problem.counts import Poisson
 from colonnade.problem.kernel import RBF, KernelSVM
 from colonnade.problem.losses import Absolute, Hinge, Huber, LeastSquares, Logistic, Loss, Quantile, SquaredHinge
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge
-from colonnade.problem.problem import Problem, PublicLabels, certificate
+from colonnade.problem.problem import Problem, PublicLabels
 from colonnade.problem.sampling import Elementary, Independent, Nice, PerParty, Sampling, Serial
 from colonnade.problem.sets import Box, GroupL1Ball, L1Ball, L2Ball, NonNegative, Product, Set, Simplex
 from colonnade.problem.topology import Changing, Topology
@@ -22,5 +22,4 @@ __all__ = [
     "GroupLasso", "Hinge", "Huber", "Independent", "KernelSVM", "L1Ball", "L2Ball", "Lasso", "LeastSquares", "Logistic",
     "Loss", "Nice", "NonNegative", "NuclearNorm", "Penalty", "PerParty", "Poisson", "Problem", "Product",
     "PublicLabels", "Quantile", "Ridge", "Sampling", "Serial", "Set", "Simplex", "SquaredHinge", "Topology",
-    "certificate",
 ]  # fmt: skip

@@ -15,12 +15,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from scipy.special import logsumexp, softmax, wrightomega, xlogy
+from scipy.special import logsumexp, softmax
 
 from colonnade.kernels.arrays import Floats
-from colonnade.problem.checks import EDGE, class_labels, positive, same_shape
-from colonnade.problem.losses import Loss, check_both_classes
-from colonnade.problem.search import Along, Derivative, rising_zero, unbounded_zero
+from colonnade.problem.checks import class_labels, positive, same_shape
+from colonnade.problem.search import Along, Derivative, rising_zero
 from colonnade.problem.sets import Simplex
 
 TEMPERATURE = "It is the margin at which a row's weight has fallen by e: small looks at the hardest rows only."
@@ -28,7 +27,10 @@ TEMPERATURE = "It is the margin at which a row's weight has fallen by e: small l
 
 @dataclass(frozen=True)
 class LogMeanExp:
-    """log( (1/n) Σ exp(−m/temperature) ): the exponential loss under a logarithm, so that rows compete for weight."""
+    """log( (1/n) Σ exp(−m/temperature) ): the exponential loss under a logarithm, so that rows compete for weight.
+
+    It is no sum over rows, and no `Loss`: it has what Frank-Wolfe asks for, and no prox and no conjugate.
+    """
 
     temperature: float
     smooth: ClassVar[bool] = True
@@ -36,11 +38,6 @@ class LogMeanExp:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "temperature", positive("temperature", self.temperature, TEMPERATURE))
-
-    @property
-    def smoothness(self) -> float:
-        """Of the whole, in the largest-entry norm; the loss is no sum over rows."""
-        return 1.0 / self.temperature**2
 
     def check(self, y: Any) -> Floats:
         return class_labels(y)
@@ -61,30 +58,6 @@ class LogMeanExp:
         """A diagonal that bounds the second derivative (diag w − wwᵀ)/T² from above."""
         return self.row_weights(scores, y) / self.temperature**2
 
-    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
-        from scipy.optimize import brentq  # slow to load, and few need it
-
-        # s = v + step·y·w/T with w ∝ exp(−y·s/T): w_i = ω(a_i + shift)/c, and Σ w = 1 fixes the shift.
-        same_shape(v, y)
-        c = positive("step", step, "It weighs staying near v against lowering the loss.") / self.temperature**2
-        a = np.log(c) - y * v / self.temperature
-
-        def surplus(shift: float) -> float:
-            return float(np.sum(wrightomega(a + shift))) - c
-
-        top = c + float(np.log(c)) - float(a.max())  # there the largest row alone has weight 1
-        low = top - float(np.log(y.size)) - c - 1.0
-        shift = brentq(surplus, low, top + 1.0, xtol=1e-14) if surplus(low) < 0.0 else low
-        return np.asarray(v + self.temperature * y * np.asarray(wrightomega(a + shift)), dtype=np.float64)
-
-    def conjugate(self, u: Floats, y: Floats) -> float:
-        n = same_shape(u, y)
-        p = -self.temperature * u * y
-        if p.min() < -EDGE or abs(float(p.sum()) - 1.0) > EDGE * n:
-            return float("inf")
-        p = np.maximum(p, 0.0)
-        return float(np.sum(xlogy(p, p * n)))
-
     def link(self, scores: Floats) -> Floats:
         return np.where(scores >= 0.0, 1.0, -1.0)
 
@@ -92,10 +65,6 @@ class LogMeanExp:
         self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
     ) -> float:
         return rising_zero(self._line(scores, direction, y), low, high)
-
-    def best_intercept(self, scores: Floats, y: Floats) -> float:
-        check_both_classes(y)
-        return unbounded_zero(self._line(scores, np.ones_like(scores), y))
 
     def _line(self, scores: Floats, direction: Floats, y: Floats) -> Along:
         same_shape(direction, y)
@@ -124,7 +93,7 @@ class AdaBoost:
         object.__setattr__(self, "temperature", positive("temperature", self.temperature, TEMPERATURE))
 
     @property
-    def loss(self) -> Loss:
+    def loss(self) -> LogMeanExp:
         return LogMeanExp(self.temperature)
 
 

@@ -65,8 +65,7 @@ class Poisson:
 
     def link(self, scores: Floats) -> Floats:
         """The rate."""
-        rate: Floats = np.exp(np.minimum(scores, LARGEST_SCORE))
-        return rate
+        return np.exp(np.minimum(scores, LARGEST_SCORE))
 
     def best_intercept(self, scores: Floats, y: Floats) -> float:
         """The b at which rates and counts have the same sum."""

@@ -83,9 +83,7 @@ def spread_by_noise(variance: Floats, Y: Floats) -> Floats:
 
 def score_noise(variance: Floats, gamma: Floats) -> Floats:
     """V: the covariance of E·γ, γ = (β, −1), without its last entry, the target's."""
-    out = variance * np.outer(gamma, gamma)
-    np.fill_diagonal(out, variance @ np.square(gamma))
-    return np.asarray(out[:-1, :-1])
+    return spread_by_noise(variance, np.outer(gamma, gamma))[:-1, :-1]
 
 
 def quadratic_variance(variance: Floats, H: Floats) -> float:

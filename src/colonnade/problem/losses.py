@@ -195,8 +195,7 @@ class LeastSquares:
 
     def prox(self, v: Floats, y: Floats, step: float | Floats) -> Floats:
         h = row_step(v, y, step)
-        nearer: Floats = (v + h * y) / (1.0 + h)
-        return nearer
+        return (v + h * y) / (1.0 + h)
 
     @conjugate_of
     def conjugate(self, w: Floats, y: Floats) -> Floats:
@@ -284,8 +283,7 @@ class SquaredHinge:
 
     def prox(self, v: Floats, y: Floats, step: float | Floats) -> Floats:
         h = row_step(v, y, step)
-        nearer: Floats = y * np.maximum(y * v, (y * v + h) / (1.0 + h))
-        return nearer
+        return y * np.maximum(y * v, (y * v + h) / (1.0 + h))
 
     @conjugate_of
     def conjugate(self, w: Floats, y: Floats) -> Floats | None:
@@ -329,8 +327,7 @@ class Huber:
     def prox(self, v: Floats, y: Floats, step: float | Floats) -> Floats:
         # The least-squares prox, which may move no row further than h·delta.
         h = row_step(v, y, step)
-        moved: Floats = np.clip((v + h * y) / (1.0 + h), v - h * self.delta, v + h * self.delta)
-        return moved
+        return np.clip((v + h * y) / (1.0 + h), v - h * self.delta, v + h * self.delta)
 
     @conjugate_of
     def conjugate(self, w: Floats, y: Floats) -> Floats | None:
@@ -423,7 +420,7 @@ class Quantile(_Kinked):
         return np.full_like(y, self.q), np.full_like(y, 1.0 - self.q)
 
 
-def row_step(v: Floats, y: Floats, step: float | Floats) -> Any:
+def row_step(v: Floats, y: Floats, step: float | Floats) -> float | Floats:
     """h: the step of one row, or of each, whose loss enters the sum with weight 1/n."""
     advice = "It weighs staying near v against lowering the loss."
     n = same_shape(v, y)

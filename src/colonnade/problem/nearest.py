@@ -15,8 +15,9 @@ Matrix   for several responses X and T have a column each. Ridge, Lasso, Elastic
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import linalg, sparse
@@ -24,6 +25,7 @@ from scipy import linalg, sparse
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.descent import block_descent
+from colonnade.kernels.prox import project_l2
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge
 from colonnade.problem.sets import L2Ball
 from colonnade.problem.within import Free, Within
@@ -34,11 +36,7 @@ STEPS = 2000  # of proximal gradients
 RANK = np.finfo(np.float64).eps  # times the size: eigenvalues below that share of the largest are 0
 SHORTEST_STEP = 1e-12  # of the size of the answer: a step below it ends the search
 
-
-class Nearest(Protocol):
-    """Answers to one question, remembered where that makes the next one cheaper."""
-
-    def __call__(self, target: Floats, rho: float) -> Floats: ...
+Nearest = Callable[[Floats, float], Floats]  # target and rho in; remembers what makes the next answer cheaper
 
 
 def nearest(matrix: Any, penalty: Penalty) -> Nearest:
@@ -114,8 +112,7 @@ class NearestInBall:
             mu = float(brentq(lambda m: length(m) - self._radius, self._a, high, xtol=1e-300, rtol=1e-15))
         inside = self._vectors @ (pull / (mu + rho * self._values))
         x = np.asarray(A.T @ inside if wide else inside, dtype=np.float64)
-        size = float(np.linalg.norm(x))
-        return x if size <= self._radius else x * (self._radius / size)  # the last bits of the root
+        return project_l2(x, self._radius)  # the last bits of the root
 
 
 class NearestFree:
@@ -180,7 +177,7 @@ class NearestByGradients:
     """Any penalty, by its prox."""
 
     def __init__(self, matrix: Any, penalty: Penalty, shape: tuple[int, ...]) -> None:
-        self._matrix, self._penalty, self._gram = matrix, penalty, _dense(matrix.T @ matrix)
+        self._matrix, self._penalty, self._gram = matrix, penalty, dense(matrix.T @ matrix)
         self._bound = float(np.linalg.eigvalsh(self._gram)[-1]) * (1.0 + 1e-12)
         self._x = penalty.prox(np.zeros(shape), 1.0)
 
@@ -204,11 +201,11 @@ class NearestByGradients:
 
 def smaller_gram(matrix: Any) -> Floats:
     """AᵀA, or AAᵀ where that is smaller."""
-    return _dense(matrix.T @ matrix if matrix.shape[1] <= matrix.shape[0] else matrix @ matrix.T)
+    return dense(matrix.T @ matrix if matrix.shape[1] <= matrix.shape[0] else matrix @ matrix.T)
 
 
-def _dense(product: Any) -> Floats:
-    return np.asarray(product.toarray() if sparse.issparse(product) else product, dtype=np.float64)
+def dense(matrix: Any) -> Floats:
+    return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix, dtype=np.float64)
 
 
 def _squared_norm(block: Any) -> float:

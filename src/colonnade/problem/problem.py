@@ -1,4 +1,4 @@
-"""What is solved: a loss with a set, a penalty or both; the certificate of a penalised answer; public labels.
+"""What is solved: a loss with a set, a penalty or both; public labels.
 
 Solves   min_x,b  loss(Ax + b, y)  + penalty(x)  subject to x in the set;  b = 0 unless intercept.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -64,21 +63,6 @@ class PublicLabels:
     def __repr__(self) -> str:
         digest = hashlib.sha256(self.values.tobytes()).hexdigest()[:16]
         return f"PublicLabels({self.values.size:,} rows, sha256 {digest})"
-
-
-def certificate(loss: Loss, penalty: Penalty, A: Any, x: Floats, y: Floats) -> float:
-    """A bound on loss(Ax) + penalty(x) − its minimum over x: the duality gap at the scaled slope.
-
-    A is anything with A @ x and A.T @ u. No intercept: with one, the bound does not hold.
-    """
-    scores = np.asarray(A @ x)
-    slope = loss.slope(scores, y)
-    pull = -np.asarray(A.T @ slope)
-    # Every u gives −loss*(u) − penalty*(−Aᵀu) ≤ minimum. The slope is the best u at the optimum; the domain of
-    # each loss* holds 0, so shrinking the slope into the penalty's domain does not leave the loss's.
-    factor = penalty.shrink(pull)
-    primal = loss.value(scores, y) + penalty.value(x)
-    return primal + loss.conjugate(factor * slope, y) + penalty.conjugate(factor * pull)
 
 
 def _is_value(name: str, value: object, kind: type, example: str) -> None:

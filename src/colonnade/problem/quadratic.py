@@ -94,8 +94,7 @@ def _closed_form(G: Floats, b: Floats, term: Ridge | None) -> Minimum:
 def _whole(G: Floats, b: Floats) -> Floats:
     """The shortest β with Gβ = b."""
     values, along, vectors = _range(G, b)
-    beta: Floats = vectors @ (along / values)
-    return beta
+    return vectors @ (along / values)
 
 
 def _range(G: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:

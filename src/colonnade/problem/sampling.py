@@ -97,8 +97,7 @@ class PerParty:
 
     def probabilities(self, owners: Indices) -> Floats:
         _, inverse, sizes = np.unique(owners, return_inverse=True, return_counts=True)
-        shares: Floats = np.minimum(1.0, self.tau / sizes)[inverse]
-        return shares
+        return np.minimum(1.0, self.tau / sizes)[inverse]
 
 
 @dataclass(frozen=True)

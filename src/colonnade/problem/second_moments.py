@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
 from colonnade.kernels.arrays import Floats
-from colonnade.problem.inference import LinearModel, quadratic_variance, score_noise
+from colonnade.problem.inference import LinearModel, quadratic_variance, score_noise, spread_by_noise
 from colonnade.problem.penalties import ElasticNet, Lasso, Ridge
 from colonnade.problem.quadratic import minimise
 
@@ -98,7 +98,7 @@ def components(matrix: Floats, noise: Floats, rows: int, level: float = 0.95) ->
             continue
         if values[k] <= loudest:
             continue
-        V = wide.T @ _noise_along(v, wide[:, k]) @ wide
+        V = wide.T @ spread_by_noise(v, np.outer(wide[:, k], wide[:, k])) @ wide
         others = np.arange(s) != k
         shift = float(np.sum(np.diag(V)[others] / gaps))
         spread = quadratic_variance(v, np.outer(wide[:, k], wide[:, k])) + 2.0 * values[k] ** 2 / rows
@@ -111,13 +111,6 @@ def components(matrix: Floats, noise: Floats, rows: int, level: float = 0.95) ->
     loads, errors = (np.array([one[k] for one in found]).reshape(-1, s).T for k in (2, 3))
     low, high = np.maximum(size - z * spreads, 0.0), size + z * spreads
     return Components(size / rows, low / rows, high / rows, size / total, loads, errors, s)
-
-
-def _noise_along(variance: Floats, w: Floats) -> Floats:
-    """The covariance of E·w."""
-    out = variance * np.outer(w, w)
-    np.fill_diagonal(out, variance @ np.square(w))
-    return np.asarray(out)
 
 
 # ------------------------------------------------------------------------------------------------ odds

@@ -1,4 +1,4 @@
-"""The constraint sets: where coefficients may lie, as small frozen values with a linear oracle and a certificate.
+"""The constraint sets: where coefficients may lie, as small frozen values with a projection and a certificate.
 
 Set                            points                              vertices
 L1Ball(radius)                 ‖x‖₁ ≤ radius                       ±radius·e_j
@@ -10,8 +10,8 @@ GroupL1Ball(radius, groups)    Σ_g ‖x_g‖₂ ≤ radius                 a bl
 Product(set, blocks)           each block of x in its own set      one of each block's, side by side
 
 Certificate: for convex f over such a set, f(x) − min f ≤ gap(x, ∇f(x)) = <x, ∇f(x)> − support(∇f(x)).
-Product: vertices, certificate and projection are those of the blocks, side by side. It is not an ℓ1 ball: ‖x‖₁ may
-reach the sum of the radii.
+Product: certificate and projection are those of the blocks, side by side. It is not an ℓ1 ball: ‖x‖₁ may reach the sum
+of the radii.
 
     constraint = co.Product(co.L1Ball(1.0), blocks="columns")      |x_j| ≤ 1 for every column: Box(-1, 1) by its corners
     constraint = co.Product(co.L1Ball(3.0), blocks="parties")      ‖x_k‖₁ ≤ 3 at every party
@@ -30,7 +30,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.kernels.prox import group_norms, project_group_l1, project_l1, project_simplex
+from colonnade.kernels.prox import group_norms, project_group_l1, project_l1, project_l2, project_simplex
 from colonnade.problem.checks import Groups, covers, disjoint_groups, group_of_column, positive
 
 RADIUS = "A larger radius allows larger coefficients; for no bound, leave constraint out of the problem."
@@ -49,10 +49,6 @@ class Set(Protocol):
         """Whether x lies in the set, up to tolerance times the radius."""
         ...
 
-    def vertex(self, gradient: Floats) -> tuple[int, float | Floats]:
-        """The vertex s with the least <s, gradient>: where it is not zero, and what it holds there."""
-        ...
-
     def support(self, gradient: Floats) -> float:
         """min <s, gradient> over the set."""
         ...
@@ -63,10 +59,6 @@ class Set(Protocol):
 
     def project(self, x: Floats) -> Floats:
         """The nearest point of the set."""
-        ...
-
-    def start(self, d: int) -> Floats:
-        """A point of the set with at most one entry that is not zero; needs no data."""
         ...
 
 
@@ -89,7 +81,10 @@ class L1Ball:
         return bool(np.sum(np.abs(x)) <= self.radius * (1.0 + tolerance))
 
     def vertex(self, gradient: Floats) -> tuple[int, float]:
-        """(column, signed weight); ties go to the lowest column, a zero gradient to −radius."""
+        """The vertex s with the least <s, gradient>: its column and signed weight.
+
+        Ties go to the lowest column, a zero gradient to −radius.
+        """
         column = int(np.argmax(np.abs(gradient)))
         return column, self.radius if _finite(gradient[column]) < 0.0 else -self.radius
 
@@ -116,21 +111,11 @@ class L2Ball:
     def contains(self, x: Floats, tolerance: float = 1e-9) -> bool:
         return bool(np.linalg.norm(x) <= self.radius * (1.0 + tolerance))
 
-    def vertex(self, gradient: Floats) -> tuple[int, Floats]:
-        """(0, the whole point); of a zero gradient, one on the first axis."""
-        size = _finite(np.max(np.abs(gradient)))
-        scaled = gradient / size if size > 0.0 else np.eye(1, gradient.size)[0]
-        return 0, -self.radius * (scaled / np.linalg.norm(scaled))
-
     def support(self, gradient: Floats) -> float:
         return -self.radius * _finite(float(np.linalg.norm(gradient)))
 
     def project(self, x: Floats) -> Floats:
-        size = float(np.linalg.norm(x))
-        return x if size <= self.radius else x * (self.radius / size)
-
-    def start(self, d: int) -> Floats:
-        return np.zeros(d)
+        return project_l2(x, self.radius)
 
 
 @dataclass(frozen=True)
@@ -157,24 +142,16 @@ class Box:
         room = self.radius * tolerance
         return bool(np.all(x >= self.low - room) and np.all(x <= self.high + room))
 
-    def vertex(self, gradient: Floats) -> tuple[int, Floats]:
-        """(0, the whole corner); ties go to the upper end."""
-        self.support(gradient)  # which looks for NaN
-        return 0, np.where(gradient > 0.0, self.low, self.high)
-
     def support(self, gradient: Floats) -> float:
         return _finite(float(np.sum(np.minimum(self.low * gradient, self.high * gradient))))
 
     def project(self, x: Floats) -> Floats:
         return np.clip(x, self.low, self.high)
 
-    def start(self, d: int) -> Floats:
-        return np.full(d, min(max(0.0, self.low), self.high))
-
 
 @dataclass(frozen=True)
 class NonNegative:
-    """x ≥ 0: a cone, without vertices to go to."""
+    """x ≥ 0: a cone."""
 
     radius: ClassVar[float] = math.inf
     gap = gap_of
@@ -182,19 +159,11 @@ class NonNegative:
     def contains(self, x: Floats, tolerance: float = 1e-9) -> bool:
         return bool(np.min(x, initial=0.0) >= -tolerance)
 
-    def vertex(self, gradient: Floats) -> tuple[int, Floats]:
-        raise InvalidInput(
-            f"{gradient.size} coefficients that are only at least 0 have no end: use a Simplex or a Box."
-        )
-
     def support(self, gradient: Floats) -> float:
         return 0.0 if float(np.min(gradient, initial=0.0)) >= 0.0 else -math.inf
 
     def project(self, x: Floats) -> Floats:
         return np.maximum(x, 0.0)
-
-    def start(self, d: int) -> Floats:
-        return np.zeros(d)
 
 
 @dataclass(frozen=True)
@@ -212,7 +181,7 @@ class Simplex:
         return bool(np.min(x) >= -room and abs(np.sum(x) - self.radius) <= room)
 
     def vertex(self, gradient: Floats) -> tuple[int, float]:
-        """(column, radius); ties go to the lowest column."""
+        """As of an L1Ball."""
         column = int(np.argmin(gradient))
         _finite(gradient[column])
         return column, self.radius
@@ -250,16 +219,6 @@ class GroupL1Ball:
 
     def contains(self, x: Floats, tolerance: float = 1e-9) -> bool:
         return bool(np.sum(self._norms(x)) <= self.radius * (1.0 + tolerance))
-
-    def vertex(self, gradient: Floats) -> tuple[int, Floats]:
-        """(group, its block in the order of the group's columns); ties go to the lowest group."""
-        norms = self._norms(gradient)
-        number = int(np.argmax(norms))
-        columns = gradient[list(self.groups[number])]
-        if _finite(norms[number]) == 0.0:  # every vertex is as good: take one without a direction
-            columns = np.eye(1, columns.size)[0]
-        columns = columns / np.max(np.abs(columns))  # else the squares of a tiny gradient would vanish
-        return number, -self.radius * (columns / np.linalg.norm(columns))
 
     def support(self, gradient: Floats) -> float:
         return -self.radius * _finite(np.max(self._norms(gradient)))
@@ -329,14 +288,6 @@ class Product:
     def contains(self, x: Floats, tolerance: float = 1e-9) -> bool:
         return all(self.each.contains(part, tolerance) for part in self._parts(x))
 
-    def vertex(self, gradient: Floats) -> tuple[int, Floats]:
-        """(0, the whole vertex): every block's own, side by side."""
-        point = np.zeros(gradient.size)
-        for group in self._groups(gradient.size):
-            column, weight = self.each.vertex(gradient[list(group)])
-            point[list(group) if isinstance(weight, np.ndarray) else group[column]] = weight
-        return 0, point
-
     def support(self, gradient: Floats) -> float:
         return sum(self.each.support(part) for part in self._parts(gradient))
 
@@ -344,12 +295,6 @@ class Product:
         point = np.zeros(x.size)
         for group in self._groups(x.size):
             point[list(group)] = self.each.project(x[list(group)])
-        return point
-
-    def start(self, d: int) -> Floats:
-        point = np.zeros(d)
-        for group in self._groups(d):
-            point[list(group)] = self.each.start(len(group))
         return point
 
 

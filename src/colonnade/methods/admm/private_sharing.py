@@ -26,8 +26,9 @@ from scipy import sparse
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
+from colonnade.kernels.prox import project_l2
 from colonnade.methods.method import Answer, Done, Finish, Job, Method, Own, Status, finish_party, numbers, swamped
-from colonnade.privacy.block import Block, FeatureColumn, check_sensible
+from colonnade.privacy.block import Block, FeatureColumn, check_sensible, sum_slack
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Trust
@@ -108,15 +109,9 @@ def coordinator(job: Job, terms: _Terms) -> Program[Answer]:
     models = yield from ask(parties, SendNoisyModel(mean - z + u), NoisyModel, note)
     x = {p: numbers(models[p].coefficients.value, (len(roster.positions[p]),), p) for p in parties}
     remarks = _worse_than_nothing(job, terms, x, mean - z + u)
-    x = {p: within_ball(part, terms.radius) for p, part in x.items()}  # what was minimised over; free
+    x = {p: project_l2(part, terms.radius) for p, part in x.items()}  # what was minimised over; free
     yield from tell({p: Finish(x.get(p, np.zeros(0)), intercept) for p in roster.parties}, Done)
     return Answer(x, intercept, objective=None, gap=None, status=Status.FIXED_ROUNDS, remarks=remarks)
-
-
-def within_ball(x: Floats, radius: float) -> Floats:
-    """The nearest point of length at most `radius`."""
-    length = float(np.linalg.norm(x))
-    return x if length <= radius else x * (radius / length)
 
 
 def _worse_than_nothing(job: Job, terms: _Terms, x: Mapping[str, Floats], common: Floats) -> tuple[str, ...]:
@@ -283,7 +278,7 @@ class _Terms:
 
     def sensitivity(self, residual: Floats, norm: float, block: Block) -> Moves:
         """From the party's own bounds and the residual, which is made of published values."""
-        moves, factor = self.moves(residual, norm), SLACK * block.correlations_slack() * block.unit.rows
+        moves, factor = self.moves(residual, norm), SLACK * sum_slack(block.rows) * block.unit.rows
         return Moves(max(factor * moves.prediction, TINY), max(factor * moves.model, TINY))
 
 

@@ -51,31 +51,6 @@ class Source(Protocol):
         return None
 
 
-class Catalogue(Protocol):
-    """What everybody knows of the atoms."""
-
-    @property
-    def hull(self) -> Hull:
-        """Where the weights of atoms lie."""
-
-    @property
-    def lasting(self) -> bool:
-        """Whether a name means the same column in every round, so that it need not be sent again."""
-
-    @property
-    def leaves(self) -> str:
-        """What a winner gives away, in words."""
-
-    def place(self, party: str, index: int) -> int:
-        """The place of an atom among all parties' atoms; ProtocolError where the party has no such atom."""
-
-    def most(self, party: str, rounds: int) -> int:
-        """How many atoms a party can give away at most."""
-
-    def own(self, block: Block) -> Source:
-        """A party's atoms."""
-
-
 def catalogue(job: Job) -> Catalogue:
     """The atoms of this problem, or InvalidInput when Frank-Wolfe cannot walk over its set."""
     problem: Problem | AdaBoost = job.problem
@@ -97,17 +72,19 @@ class ColumnAtoms:
     """Every column is an atom."""
 
     roster: Roster
-    hull: Hull
-    lasting: bool = True
-    leaves: str = "every column that wins a round, in full"
+    hull: Hull  # where the weights of atoms lie
+    lasting: bool = True  # whether a name means the same column in every round, so that it need not be sent again
+    leaves: str = "every column that wins a round, in full"  # what a winner gives away, in words
 
     def place(self, party: str, index: int) -> int:
+        """The place of an atom among all parties' atoms; ProtocolError where the party has no such atom."""
         places = self.roster.positions[party]
         if not 0 <= index < len(places):
             raise ProtocolError(f"{party!r} bids with column {index} of its {len(places):,}")
         return places[index]
 
     def most(self, party: str, rounds: int) -> int:
+        """How many atoms a party can give away at most."""
         return min(rounds, len(self.roster.positions[party]))
 
     def own(self, block: Block) -> Source:
@@ -336,6 +313,7 @@ class _OwnStumps(Source):
         return column, middle if low <= middle < high else low, -1.0 if flipped else 1.0
 
 
+Catalogue: TypeAlias = ColumnAtoms | GroupAtoms | StumpAtoms  # what everybody knows of the atoms
 _NONE = tuple(np.zeros(0) for _ in range(4))
 
 

@@ -19,9 +19,9 @@ from scipy.special import expit
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.frank_wolfe.private_spend import balanced_rounds, ball_of
+from colonnade.methods.frank_wolfe.private_spend import balanced_rounds, ball_of, step_size
 from colonnade.methods.method import Answer, Done, Finish, Job, Method, Own, Status, chosen_by_noise, finish_party
-from colonnade.privacy.block import LARGEST, Block
+from colonnade.privacy.block import LARGEST, Block, sum_slack
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Trust
@@ -48,7 +48,7 @@ def coordinator(job: Job, rounds: int) -> Program[Answer]:
     (holder,) = job.roster.with_columns
     x = np.zeros(len(job.roster.positions[holder]))
     for t in range(rounds):
-        note: Note = {"round": t + 1, "step": _step(t)}
+        note: Note = {"round": t + 1, "step": step_size(t)}
         choice = expect((yield Post({holder: Choose()}, (holder,), note)), holder, Choice)
         _move(x, choice.index.value, choice.sign.value, job, t)
     yield from ask_one(holder, Finish(x, 0.0), Done)
@@ -68,7 +68,7 @@ def party(job: Job, block: Block, gate: Gate, rounds: int) -> Program[Own]:
         else:
             pull, reach = np.clip(block.scores(x) - y, -residual, residual), residual
         # One row moves a score by at most 2·B·reach: B bounds its entry, reach its slope. A person has several rows.
-        delta = 2.0 * bound * reach * block.unit.rows * block.correlations_slack()
+        delta = 2.0 * bound * reach * block.unit.rows * sum_slack(block.rows)
         scores = Private(block.correlations(pull), delta)
         index, sign = gate.noisy_max(scores, rho=job.rho / rounds)
         _move(x, index.value, sign.value, job, t)
@@ -125,11 +125,7 @@ class CentralFrankWolfe(Method):
         return balanced_rounds(curvature, noise, most=10_000)
 
 
-def _step(t: int) -> float:
-    return 2.0 / (t + 3)  # from t = 1 on: a first step of 1 would forget that x starts at 0
-
-
 def _move(x: Floats, index: int, sign: int, job: Job, t: int) -> None:
     """The sign drawn is that of the slope; the vertex is its opposite."""
-    x *= 1.0 - _step(t)
-    x[index] -= _step(t) * sign * ball_of(job).radius
+    x *= 1.0 - step_size(t)
+    x[index] -= step_size(t) * sign * ball_of(job).radius

@@ -226,10 +226,9 @@ class Examples:
 
     def __init__(self, problem: KernelSVM, block: Block) -> None:
         self.problem, self.block, self.y = problem, block, block.own_labels().astype(np.float64)
-        self._sparse = sparse.issparse(block.matrix)
         self.gradient = np.zeros(block.rows)
         self.mine: dict[int, int] = {}  # row by number of the atom
-        self._products, self._column = np.empty(block.rows), np.empty(block.rows)
+        self._column = np.empty(block.rows)
         self._table, self._kept = np.empty((0, block.rows)), 0  # k + 1 of the first chosen examples, as rows
 
     def lowest(self) -> tuple[int, float]:
@@ -290,18 +289,14 @@ class Examples:
             values = kernel_values(kernel, self.block.matrix, row)[:, 0]
             check_positive(values, self._diagonal, float(kernel_values(kernel, row, row)[0, 0]))
             return values
-        z, matrix = chosen.point(atom), self.block.matrix
-        if self._sparse:
-            columns.csc_matvec(matrix.data, matrix.indices, matrix.indptr, z.features, self._products)
-        else:
-            columns.dense_matvec(matrix, z.features, self._products)
-        columns.rbf_column(self._products, self._norms, z.square, kernel.gamma, self._column)
+        z = chosen.point(atom)
+        columns.rbf_column(self.block.scores(z.features), self._norms, z.square, kernel.gamma, self._column)
         return self._column
 
     @cached_property
     def _norms(self) -> Floats:
         out, matrix = np.empty(self.block.rows), self.block.matrix
-        if self._sparse:
+        if sparse.issparse(matrix):
             columns.csc_squared_norms(matrix.data, matrix.indices, matrix.indptr, out)
         else:
             columns.dense_squared_norms(matrix, out)

@@ -38,7 +38,7 @@ from colonnade.methods.frank_wolfe.private_spend import (
     best_sketch_rows,
     inside_price,
     outside_price,
-    sum_slack,
+    step_size,
 )
 from colonnade.methods.method import (
     Answer,
@@ -54,7 +54,7 @@ from colonnade.methods.method import (
     finish_party,
     numbers,
 )
-from colonnade.privacy.block import Block
+from colonnade.privacy.block import Block, sum_slack
 from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Trust
@@ -272,7 +272,7 @@ def inside_coordinator(job: Job, gate: Gate, spend: Spend) -> Program[Answer]:
     prediction, columns = np.zeros(roster.rows), dict[tuple[str, int], Floats]()
     for t in range(spend.rounds):
         slope = gate.inside(spend.clip(job.problem.loss.slope(prediction, y) * roster.rows, t, job))
-        note: Note = {"round": t + 1, "step": _step(t)}
+        note: Note = {"round": t + 1, "step": step_size(t)}
         offers = yield from ask(parties, InsideTurn(slope), InsideOffer, note)
         masses = Private(tuple(offers[p].mass.value for p in parties), spend.shared_sensitivity(t, job))
         who = parties[gate.publish(masses, rho=spend.rho_pick).value]
@@ -283,9 +283,9 @@ def inside_coordinator(job: Job, gate: Gate, spend: Spend) -> Program[Answer]:
             sent = yield from ask_one(who, SendColumn(offers[who].index), InsideColumn)
             columns[who, index] = numbers(sent.values.value, (roster.rows,), who)
         for own in (*x.values(), prediction):
-            own *= 1.0 - _step(t)
-        x[who][index] -= _step(t) * radius * sign  # the sign drawn is that of the slope; the vertex is its opposite
-        prediction -= _step(t) * radius * sign * columns[who, index]
+            own *= 1.0 - step_size(t)
+        x[who][index] -= step_size(t) * radius * sign  # the sign drawn is that of the slope; the vertex is its opposite
+        prediction -= step_size(t) * radius * sign * columns[who, index]
     yield from tell({p: Finish(x.get(p, np.zeros(0)), 0.0) for p in roster.parties}, Done)
     return Answer(x, 0.0, objective=None, gap=None, status=Status.FIXED_ROUNDS, remarks=spend.remarks(job))
 
@@ -312,10 +312,6 @@ def inside_party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Ow
 
 
 Inside = SendLabels | InsideTurn | SendColumn | Finish
-
-
-def _step(t: int) -> float:
-    return 2.0 / (t + 3)  # as in the central method: a first step of 1 would forget that x starts at 0
 
 
 # ------------------------------------------------------------------------------------------------ what it costs

@@ -16,7 +16,7 @@ from scipy.special import expit
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.method import Job, chosen_by_noise
-from colonnade.privacy.block import check_sensible
+from colonnade.privacy.block import check_sensible, sum_slack
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Plan, Scope
 from colonnade.problem import L1Ball, LeastSquares, Logistic
 from colonnade.runtime.program import COORDINATOR
@@ -116,10 +116,8 @@ def best_sketch_rows(n: int, best: float) -> int:
     return n if n < 4 else min(n // 4, max(1, round(best / 4.0))) * 4
 
 
-def sum_slack(rows: int) -> float:
-    """By how much a sum of n rounded terms may move further than the exact one, as a factor: 1 + n·γ_n."""
-    unit = 2.0**-53
-    return 1.0 + rows * (rows * unit / (1.0 - rows * unit))
+def step_size(t: int) -> float:
+    return 2.0 / (t + 3)  # from t = 1 on: a first step of 1 would forget that x starts at 0
 
 
 def ball_of(job: Job) -> L1Ball:

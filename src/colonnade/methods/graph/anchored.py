@@ -80,7 +80,6 @@ class AnchoredLinks(Links):
         self.ages = [0] * len(neighbours)
 
     def begin(self, estimate: Floats, multipliers: Mapping[str, Floats]) -> None:
-        """At an estimate that all agents share, with these multipliers ρ (x_i − w_ij), and 0 on the other links."""
         self.now[0] = estimate.reshape(-1)
         for name, multiplier in multipliers.items():
             self.now[1, self.place[name]] = multiplier.reshape(-1)

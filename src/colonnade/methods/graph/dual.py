@@ -7,7 +7,7 @@ Warm     a run that begins at another problem's answer has only the difference t
          found again and which every ledger keeps.
 Duals    are not asked for. At an answer the dual vector is the slope of the loss at the scores (`slope_at`), and on a
          graph the multipliers of a tree are the scores behind each link (`resume`): all follows from the scores.
-Bound    Fenchel duality, as in `problem.certificate`: every u gives −loss*(u) − Σ gᵢ*(−Aᵢᵀu) ≤ the minimum of
+Bound    Fenchel duality: every u gives −loss*(u) − Σ gᵢ*(−Aᵢᵀu) ≤ the minimum of
          loss(Σ Aᵢxᵢ + b, y) + Σ gᵢ(xᵢ). Along the tree of fewest hops from the label holder its dual point goes down;
          sums of scores Aᵢxᵢ and of penalties come up; objective and gap go down. b is the best one for the scores.
 Leaves   the dual point; from each agent the scores of its subtree, one vector of n, at the end and at a warm start
@@ -110,10 +110,7 @@ Given = Fitted | Mapping[str, Any] | None
 
 @dataclass(frozen=True, repr=False)
 class DualGraphMethod(GraphMethod):
-    """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds).
-
-    start   an earlier Fit, or coefficients by party: begin there.
-    """
+    """The settings of ridge and ADMM on a graph."""
 
     topology: Graph | None = None
     rounds: int = 5000

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from scipy import sparse
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
@@ -31,6 +30,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Privacy
 from colonnade.privacy.values import Released
 from colonnade.problem import LeastSquares, Problem, Ridge
+from colonnade.problem.nearest import dense
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Program, ask, message
 
@@ -51,7 +51,7 @@ class Term:
         self.linear = block.own_labels().astype(np.float64) if holds_labels else np.zeros(block.rows)
         self.balanced = holds_labels and job.problem.intercept
         self.tall = block.columns < block.rows
-        gram = _dense(self.matrix.T @ self.matrix if self.tall else self.matrix @ self.matrix.T)
+        gram = dense(self.matrix.T @ self.matrix if self.tall else self.matrix @ self.matrix.T)
         self.values, self.vectors = np.linalg.eigh(gram)
 
     def near(self, centre: Floats, weight: float) -> Floats:
@@ -133,7 +133,3 @@ class GraphRidge(DualGraphMethod):
 
     def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:  # noqa: ARG002
         return peer(job, block, gate, self)
-
-
-def _dense(matrix: Any) -> Floats:
-    return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix)

@@ -41,6 +41,7 @@ from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
 from colonnade.problem import LeastSquares
+from colonnade.problem.nearest import dense
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Post, Program, ask, ask_one, expect, message
 
@@ -156,7 +157,7 @@ def column_peer(job: Job, block: Block, gate: Gate, settings: GraphTLS) -> Progr
 
 def table(block: Block, with_labels: bool) -> Floats:
     """The agent's part of Z = [A −y]."""
-    A = np.asarray(block.matrix.todense() if hasattr(block.matrix, "todense") else block.matrix, dtype=np.float64)
+    A = dense(block.matrix)
     return np.column_stack([A, -block.own_labels().astype(np.float64)]) if with_labels else A
 
 

@@ -34,14 +34,14 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats
-from colonnade.methods.graph.admm import LabelsTerm, own_term
+from colonnade.methods.graph.admm import INSIDE, LabelsTerm, own_term
 from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, status_of
 from colonnade.methods.method import Answer, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
-from colonnade.problem.nearest import smaller_gram
+from colonnade.problem.nearest import dense
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Program, ask, message
 
@@ -49,7 +49,6 @@ Function = Callable[[Floats], float]
 TINY = 1e-12
 SMOOTHING = 1e-3  # u: against kinks; small against coefficients of size 1
 ROUNDING = 1e-9  # of the values compared: a function that is bent by less counts as convex
-INSIDE = "(the same party)"
 
 
 @message(90)
@@ -215,9 +214,7 @@ class GuessedColumnsTerm:
 
     def __init__(self, block: Block, guess: Guess, steps: int) -> None:
         self.matrix, self.descent = block.matrix, Descent(guess, block.columns, steps, float(block.rows))
-        wide = block.columns > block.rows
-        gram = block.matrix.T @ block.matrix if wide else smaller_gram(block.matrix)
-        self.values, self.vectors = np.linalg.eigh(np.asarray(gram.todense() if hasattr(gram, "todense") else gram))
+        self.values, self.vectors = np.linalg.eigh(dense(block.matrix.T @ block.matrix))
 
     def near(self, v: Floats, weight: float) -> Floats:
         """argmin n·r(x) + ‖Ax + κv‖²/(2κ), nearly."""
