@@ -31,6 +31,7 @@ from colonnade.methods.gram.design import (
     exact_terms,
     joint_sensitivity,
     noise_sd,
+    plan_joint,
     plan_sums,
     public_columns,
     rule_rho,
@@ -40,7 +41,16 @@ from colonnade.methods.gram.design import (
 from colonnade.methods.gram.integer_rows import entry_bounds, norms
 from colonnade.methods.gram.lwe_design import ERROR, GROWTH, secrets_of
 from colonnade.methods.gram.lwe_products import block_rows as encrypted_rows
-from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, as_they_are, choose, noise_levels
+from colonnade.methods.gram.rule import (
+    Extended,
+    GramRule,
+    PublicColumns,
+    RowFrame,
+    as_they_are,
+    choose,
+    noise_levels,
+    whole_frame,
+)
 from colonnade.methods.gram.secure_products import Stage, block_rows
 from colonnade.methods.method import Job
 from colonnade.privacy.events import EXACT, HIDDEN, MASKED, Audience, Charge, Event, Mechanism, Plan, Scope
@@ -101,6 +111,16 @@ class GramSettings:
             )
 
 
+@dataclass(frozen=True)
+class PlannedGram:
+    """The Gram matrix that is released, from public figures and released class sums."""
+
+    figures: Figures
+    extended: Extended
+    frame: RowFrame
+    rule: GramRule
+
+
 class Design:
     """What everybody can work out before anything is sent."""
 
@@ -108,6 +128,7 @@ class Design:
         """`label`: of an exact run, how far labels lie from 0 at most, to whom it concerns."""
         self.approved, self.settings, self.exact = job, settings, job.privacy is None
         self.job = exact_terms(job, label) if self.exact else under_encryption(job, settings)
+        self.audience = audience(self.job)
 
     @cached_property
     def columns(self) -> PublicColumns:
@@ -131,6 +152,16 @@ class Design:
         if self.settings.labels == "secure" or not self.rule.sums:
             return None
         return NoisyLabels(self.job, self.job.rho * self.rule.sums / 2.0, 1.0)
+
+    def plan(self, rule: GramRule, frame: RowFrame) -> PlannedGram:
+        """The Gram matrix of the rows that a frame describes."""
+        buckets, nearest = self.settings.sketch_rows or 0, self.settings.purpose == "inference"
+        known = self.job, self.columns, frame, rule, self.rho("joint"), buckets
+        return PlannedGram(*plan_joint(*known, nearest=nearest, exact=self.exact), frame, rule)
+
+    def plan_as_they_are(self) -> PlannedGram:
+        """That of rows as they are, which is known before anything is released."""
+        return self.plan(as_they_are(self.columns.owner.size, self.rule.rho), whole_frame(self.columns))
 
     def rho(self, name: str) -> float:
         """What a release may cost."""
@@ -165,10 +196,6 @@ class Design:
         return (sums_sensitivity if figures.name == "sums" else joint_sensitivity)(self.job, figures)
 
     @property
-    def audience(self) -> Audience:
-        return audience(self.job)
-
-    @property
     def shares(self) -> float:
         """How often the noise of a product of two parties was added, by its variance."""
         if self.lattice:
@@ -181,9 +208,11 @@ class Design:
         return ("sums", "joint") if self.rule.sums else ("joint",)
 
     def stage(self, figures: Figures, digest: bytes, bits: Mapping[str, Integers] | None = None) -> Stage:
-        """The exchange of masked columns that a release takes; the rings of joint follow from what left before."""
-        rings = one_ring(figures.widths, figures.bits) if bits is None else bits
-        return Stage(figures.name, figures.length, rings, figures.pairs(self.job), digest)
+        """The exchange of masked columns that a release takes; the rings of joint follow from what left before, those
+        of a release before which no lengths have left are all the same."""
+        if bits is None:
+            bits = {party: np.full(width, figures.bits, np.int64) for party, width in figures.widths.items()}
+        return Stage(figures.name, figures.length, bits, figures.pairs(self.job), digest)
 
     def digest(self, prepare: object) -> bytes:
         """What the parties of a stage must have been told alike: the whole message, and what they approved."""
@@ -292,7 +321,7 @@ def under_encryption(job: Job, settings: GramSettings) -> Job:
     masked, hidden = bytes_sent(job, ("joint",) if settings.purpose == "inference" else ("sums", "joint"))
     if masked < WORTH or masked < FEWER * hidden:
         return job
-    from colonnade.methods.gram.planned import fits_encrypted  # it builds on this file
+    from colonnade.methods.gram.lwe_release import fits_encrypted  # it builds on this file
 
     encrypted = replace(job, privacy=replace(job.privacy, trust=Trust.PARTIES.value))
     return encrypted if fits_encrypted(Design(encrypted, settings)) else job
@@ -344,12 +373,9 @@ class Layout:
 
     def places(self, party: str) -> Integers:
         """The kept columns of a party as places among its own."""
-        before = sum(len(p) for name, p in self.job.roster.positions.items() if self._comes_before(name, party))
+        roster = self.job.roster
+        before = sum(len(roster.positions[name]) for name in roster.parties[: roster.parties.index(party)])
         return self.frame.keep[self.kept[party]] - before
-
-    def _comes_before(self, name: str, party: str) -> bool:
-        parties = self.job.roster.parties
-        return parties.index(name) < parties.index(party)
 
     def whole(self, party: str) -> bool:
         """Whether columns of zeros and ones enter as they are: rows are as the schema has them, and within bounds.
@@ -467,8 +493,3 @@ class Rings:
 
 def _up(weights: Floats) -> Floats:
     return np.nextafter(weights * (1.0 + 2.0**-50), np.inf)  # noise is never less than priced
-
-
-def one_ring(widths: Mapping[str, int], bits: int) -> dict[str, Integers]:
-    """The same ring for all columns: of a release for which no lengths have left before."""
-    return {party: np.full(width, bits, np.int64) for party, width in widths.items()}
