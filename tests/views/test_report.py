@@ -121,7 +121,8 @@ def agrees(text, value):
 
 
 def shown(fit, evaluation=None, evaluation_is=None, **options):
-    return Page(render_report(fit, evaluation=evaluate_fit(fit, evaluation, evaluation_is), **options))
+    found = None if evaluation is None else evaluate_fit(fit, evaluation, evaluation_is)
+    return Page(render_report(fit, evaluation=found, **options))
 
 
 # ---------------------------------------------------------------- one file that needs nothing else

@@ -28,7 +28,7 @@ from colonnade.problem.boosting import Stumps
 from colonnade.problem.kernel import Support
 from colonnade.problem.link import Link
 from colonnade.runs import release_file
-from colonnade.runs.sealed_file import (
+from colonnade.runs.release_file import (
     DAMAGED,
     FIT,
     FIT_FORMAT,
