@@ -265,7 +265,9 @@ class RunDriver:
         if isinstance(engine, Distributed):
             self.hosted_nodes = engine.hosted_nodes(self.run, self.setups(), self.store, self.listen, self.call)
         else:
-            self.hosted_nodes = LocalNodes(self.run, self.setups(), self.store.log, engine, self.listen)
+            setups = self.setups()
+            logs = {name: self.store.log(name) for name in setups}
+            self.hosted_nodes = LocalNodes(self.run, setups, logs, engine, self.listen)
         try:
             yield
         finally:

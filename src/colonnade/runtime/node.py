@@ -152,6 +152,13 @@ class Node:
         """How many letters of a neighbour this node has."""
         return len(self._seen[sender])
 
+    def check_senders(self, sent: Mapping[Edge, int]) -> None:
+        """Nobody may have received more than its sender remembers: an old copy would draw its noise anew."""
+        for sender in self.neighbours:
+            heard, remembered = self.heard_from(sender), sent.get((sender, self.name), 0)
+            if heard > remembered:
+                raise old_copy(sender, self.name, heard, remembered)
+
     @property
     def missing(self) -> frozenset[NodeId]:
         """Of those it waits for, who has not sent yet."""

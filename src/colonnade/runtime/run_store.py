@@ -103,17 +103,14 @@ class RunStore:
             what = "it is a file" if self.folder.is_file() else error.strerror
             raise _unusable_store(self.folder, what) from error
         self._journal = FileLog(self.folder / "runs.db")
-        self._check_journal()
-        self._begun: dict[str, str] = {}
-        self._ended: dict[str, str] = {}
-        self._read: tuple[int, bytes] = (0, b"")  # so many rows of the journal are in both, up to this head
-
-    def _check_journal(self) -> None:
-        """The journal must be whole, from its newest snapshot. Chain and snapshot are for accidents here: whoever can
-        write the file can read the key that signs, and could chain all rows anew."""
+        # It must be whole, from its newest snapshot. Chain and snapshot are for accidents here: whoever can write the
+        # file can read the key that signs, and could chain all rows anew.
         key = self._journal.kept(*_SIGNING) if self._journal.has_secret(*_SIGNING) else None
         begin = trusted(self._journal, JOURNAL, key)
         self._journal.check(0 if begin is None else begin.count)
+        self._begun: dict[str, str] = {}
+        self._ended: dict[str, str] = {}
+        self._read: tuple[int, bytes] = (0, b"")  # so many rows of the journal are in both, up to this head
 
     def log(self, node: str) -> Log:
         if node not in self._open:

@@ -156,10 +156,9 @@ class Stage:
     def between(self, gate: Gate, pair: Pair) -> Integers:
         """R: what the first party of a pair adds to its correction and the second subtracts; from their own keys."""
         partner = pair[1] if pair[0] == gate.node else pair[0]
+        masks = self.masks(pair)
         key = gate.keyring.shared(partner, "corrections", *self.label(), *pair, "product 0")
-        width = self.bits[pair[1]].size
-        pad = ColumnPad(key, ("R",), np.full(width, 64))
-        return pad.rows(0, self.bits[pair[0]].size) & self.masks(pair)
+        return ColumnPad(key, ("R",), np.full(masks.shape[1], 64)).rows(0, len(masks)) & masks
 
     def blocks(self) -> list[tuple[int, int]]:
         """First row and number of rows of each masked message: the same for all parties."""

@@ -353,8 +353,8 @@ def collect_sums(design: Design, prepared: Prepared, gate: Gate, losses: Losses)
     stage = design.stage(figures, prepared.digest)
     own = {name: own_count(job, figures, name) for name in job.roster.parties}
     totals = yield from collect(stage, own, losses)
-    losses.came(totals.parts, "class sums")
     got, ring = Collected(totals.parts, totals.products()), Ring(figures.bits)
+    losses.came(totals.parts, "class sums")
     if design.audience is Audience.ALL:
         return replace(got, cross={pair: ring.signed(part) for pair, part in got.cross.items()})
     weights = [w for parts in got.own.values() for w in sums_weights(figures, len(parts))] + [1.0] * len(got.cross)

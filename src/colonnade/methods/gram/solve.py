@@ -83,17 +83,19 @@ def solve(
     if (usable := curves.unbroken(frame.keep)).size < frame.keep.size:
         gram, frame = _weighted(gram, frame, *_in_use(widen(np.ones(usable.size), usable, frame.keep.size)))
     curves = curves.of(frame.keep)
+    doubt = curves.doubt
     attempt = _borne_out if curves.choose and bool(curves.level.any()) else _tried
     problems = along(problem) if select else [problem]
     known = rows, columns, label_bound, sums
     every = [(one, attempt(gram, frame, curves, rule, one, *known)) for one in problems]
     asked, (problem, tried) = _term(problem), min(every, key=lambda one: one[1].risk)
     frame, _, moments, model, found, x, spread, scores = tried
-    uncovered = curves.doubt or _uncovered(problem, rule, moments, x, spread, rows)
+    uncovered = doubt or _uncovered(problem, rule, moments, x, spread, rows)
     kept = _kept(problem, scores) if curves.choose and uncovered is not None else 1.0
+    intercept, signal = _intercept(problem, moments, kept * x), scores.signal
     return GramSolution(
         coefficients=widen(kept * x, frame.keep, columns),
-        intercept=_intercept(problem, moments, kept * x),
+        intercept=intercept,
         errors=widen(spread.errors[:-1], frame.keep, columns),
         uncovered=uncovered,
         intercept_error=float(spread.errors[-1]),
@@ -104,7 +106,7 @@ def solve(
         ridge=moments.ridge,
         link=_link(problem, moments, model, x, scores) if problem.loss.classifies else None,
         kept=kept,
-        signal=scores.signal,
+        signal=signal,
     )
 
 
