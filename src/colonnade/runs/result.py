@@ -26,13 +26,13 @@ from colonnade.runs.inference import Inference, with_bands
 from colonnade.runs.new_rows import read_rows, shifted_scores
 from colonnade.runs.release import NONE, Release
 from colonnade.views.fit_facts import FitFacts
-from colonnade.views.inference import InferenceFacts
+from colonnade.views.model import InferenceFacts
 
 if TYPE_CHECKING:
     from colonnade.runs.explanation import Explanation
     from colonnade.runs.plots import Plots
     from colonnade.runs.scorecard import Scorecard
-    from colonnade.views.curves import EffectCurves
+    from colonnade.views.model import EffectCurves
 
 ON_MATRICES = "this model was fitted on matrices: pass Federation.split(X, None, parties)"
 MOST_REPORTED = 200  # columns of a table of intervals

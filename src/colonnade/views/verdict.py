@@ -14,10 +14,11 @@ from typing import Any
 
 from colonnade.privacy.events import KINDS, shown
 from colonnade.privacy.statement import Guarantee
-from colonnade.views import chart, odds
+from colonnade.views import chart
 from colonnade.views import parts as html
 from colonnade.views.fit_facts import Evaluation, FitFacts, Quality, RunFacts, left_by_party, parties_of
 from colonnade.views.parts import Markup, join_names, paragraph
+from colonnade.views.privacy import guess, percent
 
 MEANINGS = {
     "masked": "random numbers to whoever lacks the mask",
@@ -114,7 +115,7 @@ def cost_part(fit: FitFacts) -> str:
     privacy = fit.privacy
     if math.isinf(privacy.epsilon):
         return paragraph("No epsilon: exact values left, and no number bounds what can be found out from them.")
-    best = odds.percent(odds.guess(privacy.epsilon, privacy.delta))
+    best = percent(guess(privacy.epsilon, privacy.delta))
     plain = (
         f"Somebody who knows everything but {privacy.unit}, and sees all that was released, is told that it is one of "
         f"two: they name the right one in at most {best} of cases, where a coin names it in 50 %."
