@@ -122,7 +122,8 @@ def agrees(text, value):
 
 
 def shown(fit, evaluation=None, evaluation_is=None, **options):
-    found = None if evaluation is None else evaluate_fit(fit, evaluation, evaluation_is)
+    asked = evaluation is not None or evaluation_is is not None
+    found = evaluate_fit(fit, evaluation, evaluation_is) if asked else None
     return Page(render_report(fit, evaluation=found, **options))
 
 
