@@ -23,7 +23,6 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.methods.gram.design import Figures
-from colonnade.methods.gram.losses import Losses
 from colonnade.methods.gram.lwe_design import Exchange
 from colonnade.methods.gram.lwe_release import (
     exchange_of,
@@ -36,6 +35,7 @@ from colonnade.methods.gram.lwe_release import (
 from colonnade.methods.gram.private_gram import PrivateGram, conclude, describe, plan_gram
 from colonnade.methods.gram.rule import RowFrame, whole_frame
 from colonnade.methods.gram.secure_design import Design, GramSettings
+from colonnade.methods.gram.secure_products import Losses
 from colonnade.methods.gram.secure_release import (
     Collected,
     OwnMatrix,

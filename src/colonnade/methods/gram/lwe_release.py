@@ -24,9 +24,9 @@ from colonnade.kernels.ring_products import gram as own_products
 from colonnade.methods.gram.design import HALF, OWN, Figures, noise_sd, own_count, sums_weights
 from colonnade.methods.gram.lwe_design import Exchange, Mechanism, Side, check_failure, fitting, settle
 from colonnade.methods.gram.lwe_products import Line, Products, Star
+from colonnade.methods.gram.messages import Parts, SendParts
 from colonnade.methods.gram.rule import whole_frame
 from colonnade.methods.gram.secure_design import Design, Layout, fixed_labels
-from colonnade.methods.gram.secure_products import Parts, SendParts
 from colonnade.methods.gram.secure_release import Collected, OwnMatrix, Prepared, SumsOfRows, gram_matrix
 from colonnade.privacy.events import Scope
 from colonnade.privacy.values import Packed, Private

@@ -45,27 +45,24 @@ from colonnade.methods.gram.local import (
     local_coordinator,
     local_party,
 )
-from colonnade.methods.gram.losses import STAGES, Losses
 from colonnade.methods.gram.lwe_products import Across
-from colonnade.methods.gram.rule import Gram, RowFrame, Solving, Sums, choose_depth, prepare, survival, whole_frame
-from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings, Layout, PlannedGram, narrow_remark
-from colonnade.methods.gram.secure_products import (
+from colonnade.methods.gram.messages import (
     Diagonal,
     Introduce,
     Masked,
     Next,
     Parts,
+    Prepare,
     RunKey,
     Seed,
     SendDiagonal,
     SendParts,
-    exchange_seeds,
-    introduce_itself,
-    meet_coordinator,
 )
+from colonnade.methods.gram.rule import Gram, RowFrame, Solving, Sums, choose_depth, prepare, survival, whole_frame
+from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings, Layout, PlannedGram, narrow_remark
+from colonnade.methods.gram.secure_products import STAGES, Losses, exchange_seeds, introduce_itself, meet_coordinator
 from colonnade.methods.gram.secure_release import (
     OwnMatrix,
-    Prepare,
     Prepared,
     SumsOfRows,
     check_prepare,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -57,7 +57,6 @@ from colonnade.privacy.events import EXACT, HIDDEN, MASKED, Audience, Charge, Ev
 from colonnade.privacy.lattice import TABLE
 from colonnade.privacy.statement import Trust
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.wire import public_digest
 
 SUMS, JOINT = "noisy class sums of the columns", "the noisy Gram matrix of all columns, constant and labels"
 JOINT_EXACT = "the exact Gram matrix of all columns, constant and labels"
@@ -213,14 +212,6 @@ class Design:
         if bits is None:
             bits = {party: np.full(width, figures.bits, np.int64) for party, width in figures.widths.items()}
         return Stage(figures.name, figures.length, bits, figures.pairs(self.job), digest)
-
-    def digest(self, prepare: object) -> bytes:
-        """What the parties of a stage must have been told alike: the whole message, and what they approved."""
-        job, privacy = self.approved, self.approved.privacy
-        agreed = None if privacy is None else sorted(map(repr, asdict(privacy).items()))  # in any order of parties
-        # The whole roster: from what its schemas say of both parties follow units, and so the noise of a product.
-        terms = agreed, job.problem, job.roster, self.settings
-        return public_digest(prepare, terms)
 
     def sds(self, figures: Figures, frame: RowFrame) -> Floats:
         """The noise of every entry of the Gram matrix, in the frame's units."""

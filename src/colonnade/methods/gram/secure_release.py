@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -23,46 +23,19 @@ from colonnade.kernels.ring import Ring, add_products, add_squares
 from colonnade.kernels.ring_products import gram as own_products
 from colonnade.methods.gram.design import OWN, Figures, Name, grid, label_bound, noise_sd, own_count, sums_weights
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows, entry_bounds
-from colonnade.methods.gram.losses import GRAM, Losses
+from colonnade.methods.gram.messages import Diagonal, Parts, Prepare, SendDiagonal, Widths
 from colonnade.methods.gram.rule import RowFrame, Sums
 from colonnade.methods.gram.secure_design import MOST_BITS, Design, Layout, fixed_labels
-from colonnade.methods.gram.secure_products import (
-    Diagonal,
-    Diagonals,
-    Parts,
-    Rows,
-    SendDiagonal,
-    Stage,
-    Widths,
-    collect,
-    upload,
-    whole_table,
-)
+from colonnade.methods.gram.secure_products import GRAM, Losses, Rows, Stage, collect, upload, whole_table
 from colonnade.methods.method import Job
 from colonnade.privacy.block import LARGEST, Block, clean_cells
 from colonnade.privacy.events import Audience, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Packed, Private
-from colonnade.runtime.program import COORDINATOR, Post, Program, ask_one, message, public_bytes, receive
+from colonnade.runtime.program import COORDINATOR, Inbox, Post, Program, ask_one, expect, public_bytes, receive
+from colonnade.runtime.wire import public_digest
 
 ROOM = 1e-9  # of the longest column's square
-
-
-@message(148)
-class Prepare:
-    """Coordinator → all parties, the same to each: how rows of the next release are made, from public figures."""
-
-    name: str
-    step: float
-    bits: int
-    norm2: Integers  # by party, in roster order
-    constant: int
-    label: int
-    buckets: int
-    keep: Integers  # places among all columns, in roster order
-    centre: Floats
-    scale: Floats
-    labels: Floats  # noisy ones, where class sums go by them; else none
 
 
 @dataclass(frozen=True)
@@ -319,7 +292,15 @@ def check_prepare(design: Design, name: str, told: Prepare) -> Prepared:
     if not agreed:
         raise ProtocolError(f"{COORDINATOR!r} described another release than the one that was agreed")
     frame = RowFrame(told.keep, told.centre, told.scale, np.zeros(len(parties)), np.zeros(told.keep.size))
-    return Prepared(figures, Layout(job, figures, frame), design.digest(told))
+    return Prepared(figures, Layout(job, figures, frame), _digest(design, told))
+
+
+def _digest(design: Design, told: Prepare) -> bytes:
+    """What the parties of a stage must have been told alike: the whole message, and what they approved."""
+    job, privacy = design.approved, design.approved.privacy
+    agreed = None if privacy is None else sorted(map(repr, asdict(privacy).items()))  # in any order of parties
+    # The whole roster: from what its schemas say of both parties follow units, and so the noise of a product.
+    return public_digest(told, (agreed, job.problem, job.roster, design.settings))
 
 
 def check_widths(layout: Layout, told: Widths) -> Integers:
@@ -345,6 +326,28 @@ class Collected:
 
     own: Mapping[str, tuple[Integers, ...]]
     cross: Mapping[tuple[str, str], Integers]
+
+
+@dataclass
+class Diagonals:
+    """The squared lengths of all columns: noisy, or inside a consortium exact, and then not kept either."""
+
+    widths: Mapping[str, int]  # by party: how many it has to tell
+    values: dict[str, Integers] = field(default_factory=dict)
+    name: str = "diagonals"
+
+    def add(self, inbox: Inbox) -> None:
+        for party in inbox:
+            came = expect(inbox, party, Diagonal).squares.value.values
+            if came.shape != (self.widths[party],):
+                raise ProtocolError(f"{party!r} sent {came.size} squared lengths for {self.widths[party]} columns")
+            self.values[party] = came
+
+    def save(self) -> tuple[Any, ...]:
+        return tuple(self.values), tuple(self.values.values())
+
+    def load(self, saved: tuple[Any, ...]) -> None:
+        self.values = dict(zip(*saved, strict=True))
 
 
 def collect_sums(design: Design, prepared: Prepared, gate: Gate, losses: Losses) -> Program[Collected]:
