@@ -22,7 +22,7 @@ from sklearn.metrics import roc_auc_score
 import colonnade as co
 from colonnade.runs.evaluation import GROUPS, area, evaluate_fit, grouped, roc_curve
 from colonnade.views import chart
-from colonnade.views import privacy as odds
+from colonnade.views import verdict as odds
 from colonnade.views.fit_facts import Coefficients, Quality, RunFacts
 from colonnade.views.page import render_report, write_report
 from colonnade.views.parts import human_bytes

@@ -113,7 +113,7 @@ def fit_as(
     try:
         passed = calls.ordered_call(passed, run_store)
         job, method = passed.job, passed.method
-        watch = progress_bar(progress, method.TITLE, method.rounds)
+        watch = progress_bar(True, method.TITLE, method.rounds) if progress else contextlib.nullcontext()
         claimed = run_store.run(calls.call_fingerprint(passed, noise))
         if job_name is not None and isinstance(run_store, RunStore):
             claimed = run_store.run_once(job_name)
@@ -236,7 +236,7 @@ class RunDriver:
     plans: Mapping[str, Plan]
     blocks: Mapping[str, Block]
     store: Store
-    show: Show
+    show: Show | None  # is told about each round, where somebody looks
     noise: SeededNoise | None
     call: node_setup.Call | None = None
     notes: list[Mapping[str, Any]] = field(default_factory=list)
@@ -346,7 +346,8 @@ class RunDriver:
         # How long a round takes depends on the data: under privacy the history does not say.
         clock = {} if self.job.privacy else {"seconds": time.perf_counter() - self.began}
         self.notes.append({**note, **clock})
-        self.show(note)
+        if self.show is not None:
+            self.show(note)
 
 
 # ------------------------------------------------------------------------------------------------ what it gives

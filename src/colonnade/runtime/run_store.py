@@ -128,7 +128,7 @@ class RunStore:
     @contextlib.contextmanager
     def run(self, fingerprint: str) -> Iterator[str]:
         """The run to drive: one begun earlier by the same call and not ended, else a new one."""
-        held, run = self._claim(self._keyed_hash(fingerprint))
+        held, run = self._claim(fingerprint)
         try:
             yield run
         finally:
@@ -171,10 +171,8 @@ class RunStore:
         """The run that the same call would go on with, if there is one; nothing is written."""
         if not self._journal.has_secret(*_FINGERPRINTS):
             return None
-        return next(iter(self._unfinished(self._keyed_hash(fingerprint))), None)
-
-    def _unfinished(self, fingerprint: str) -> list[str]:
-        return [run for run in self._journal.begun_as(fingerprint) if self.how_ended(run) is None]
+        begun = self._journal.begun_as(self._keyed_hash(fingerprint))
+        return next((run for run in begun if self.how_ended(run) is None), None)
 
     def _keyed_hash(self, fingerprint: str) -> str:
         # A plain hash of the data would let a reader of the journal test guesses about a row.
@@ -182,14 +180,15 @@ class RunStore:
         return hashlib.blake2b(fingerprint.encode(), key=key, digest_size=32).hexdigest()
 
     def _claim(self, fingerprint: str) -> tuple[IO[str], str]:
+        key = self._keyed_hash(fingerprint)
         with self._journal.atomic():
-            for run in self._unfinished(fingerprint):
-                if (held := self.lock(run)) is not None:
+            for run in self._journal.begun_as(key):
+                if self.how_ended(run) is None and (held := self.lock(run)) is not None:
                     return held, run
             run = new_run_id()
             held = self.lock(run)
             assert held is not None
-            self._journal.append(run, 0, "begin", fingerprint, _now().encode())
+            self._journal.append(run, 0, "begin", key, _now().encode())
             return held, run
 
     def adopt(self, run: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from colonnade.privacy.events import KINDS, shown
 from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
 from colonnade.views.fit_facts import FitFacts, RunFacts
-from colonnade.views.privacy import guess, percent
+from colonnade.views.verdict import guess, percent
 
 IF = {  # what it rests on, in short, by trust model; docs/design.md
     Trust.NOBODY: "if nobody tells a keyed hash from random numbers",

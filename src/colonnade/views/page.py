@@ -20,8 +20,7 @@ from colonnade.views import parts as html
 from colonnade.views.chart import INK
 from colonnade.views.fit_facts import BASES, Evaluation, FitFacts, Quality, RunFacts, left_by_party, parties_of
 from colonnade.views.model import InferenceFacts, inference_section, model_section
-from colonnade.views.privacy import privacy_section, traffic_section
-from colonnade.views.verdict import date_of, title_of, verdict_section
+from colonnade.views.verdict import date_of, privacy_section, title_of, traffic_section, verdict_section
 
 SOURCES = {
     "declared": "declared before the run",

@@ -225,14 +225,13 @@ class Design:
         if self.exact:
             return self._exact_plans()
         sums, joint = (SUMS, JOINT) if self.audience is Audience.ALL else (SUMS_WITHIN, JOINT_WITHIN)
-        releases = [(sums, "sums")] * (self.rule.sums > 0) + [(joint, "joint")]
+        releases = [(sums, self.rho("sums"))] * (self.rule.sums > 0) + [(joint, self.rho("joint"))]
+        hidden, more = self._hidden(len(releases)), len(releases) if self.lattice else 1
         noisy = tuple(
-            Charge(Event(Mechanism.LATTICE, self.rho(name), math.inf, Scope.JOINT, self.audience), 1, what)
-            for what, name in releases
+            Charge(Event(Mechanism.LATTICE, rho, math.inf, Scope.JOINT, self.audience), 1, what)
+            for what, rho in releases
         )
-        more = len(releases) if self.lattice else 1
         rest = Charge(Event(Mechanism.CONTINUED, 0.0, math.inf, Scope.JOINT, self.audience), more, f"more of {joint}")
-        hidden = self._hidden(len(releases))
         plans: dict[str, Plan] = dict.fromkeys(self.job.roster.parties, (*noisy, rest, hidden))
         if self.labels is not None:
             plans[self.job.roster.label] = (self.labels.charge, *plans[self.job.roster.label])
