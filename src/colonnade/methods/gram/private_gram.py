@@ -166,12 +166,12 @@ def conclude(
 ) -> Answer:
     """The answer, from the noisy Gram matrix in steps²; `whole`: rows of class sums were not shortened."""
     job, settings, joint, rule = design.job, design.settings, planned.figures, planned.rule
-    remarks = (narrow_remark(design),) if design.switched else ()
     present, absent = losses.rest(job.roster.with_columns), losses.in_words()
     here = ~np.isin(design.columns.owner[planned.frame.keep], losses.places)  # the others' rows and columns go
     frame = planned.frame.of(np.flatnonzero(here), losses.places)
     there = np.flatnonzero(np.append(here, [True, True]))
     steps = steps[np.ix_(there, there)]
+    remarks = (narrow_remark(design),) if design.switched else ()
     gram = Gram.of(planned.extended, steps * joint.step**2, design.sds(joint, frame))
     proven = all(map(prepared.layout.whole, present))
     cut = any(cut_toward_zero(job, name, joint) for name in present)
