@@ -19,8 +19,6 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats, Integers
-from colonnade.kernels.ring import add_products
-from colonnade.kernels.ring_products import gram as own_products
 from colonnade.methods.gram.design import HALF, OWN, Figures, noise_sd, own_count, sums_weights
 from colonnade.methods.gram.lwe_design import Exchange, Mechanism, Side, check_failure, fitting, settle
 from colonnade.methods.gram.lwe_products import Line, Products, Star
@@ -126,19 +124,11 @@ def gram_parts(
 ) -> Program[tuple[Any, ...]]:
     """The Gram matrix of its own rows, and its part of the products with everybody else's: one mechanism."""
     gate, layout, width = matrix.gate, prepared.layout, matrix.width
-    own, sums = np.zeros((width, width), np.int64), np.zeros(width, np.int64)
-
-    def read(first: int, count: int) -> Integers:
-        rows = matrix.read(first, count)
-        own[:] += own_products(rows, bound=matrix.bound)
-        add_products(rows, matrix.constant[first : first + count, None], sums[:, None])
-        return rows
-
     products = Products(exchange, gate, line, prepared.digest, matrix.bound)
-    yield from products.pass_rows(read)
+    yield from products.pass_rows(matrix.add_up)
     diagonal, triangle, column_sums = layout.weights(gate.node)
     sent = matrix.squares_sent
-    values = (np.diag(own)[:sent], own[np.triu_indices(width, 1)], sums)
+    values = (np.diag(matrix.products)[:sent], matrix.products[np.triu_indices(width, 1)], matrix.sums)
     weights = (diagonal[:sent], triangle, column_sums)
     return (yield from _let_out(design, prepared, products, values, weights))
 

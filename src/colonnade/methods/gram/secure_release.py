@@ -70,7 +70,8 @@ class OwnMatrix:
     def __post_init__(self) -> None:
         job, figures, me = self.design.job, self.prepared.figures, self.gate.node
         self.rows, self.holder = self.prepared.rows(self.block, me), me == job.roster.label
-        self.width = self.rows.columns + self.holder
+        self.width = width = self.rows.columns + self.holder
+        self.products, self.sums = np.zeros((width, width), np.int64), np.zeros(width, np.int64)
         self.constant = np.full(job.roster.rows, figures.constant)
         # Divided before labels are multiplied by it: a quotient of doubles over 2^53 would be past its bound, for some.
         label = figures.label // self.label_unit
@@ -96,6 +97,13 @@ class OwnMatrix:
         if self._bucketed is None:
             return self.rows.rows(first, count, *labels)
         return np.column_stack([self._bucketed(first, count), *labels])
+
+    def add_up(self, first: int, count: int) -> Integers:
+        """The same rows, whose products and sums are added to its own."""
+        rows = self.read(first, count)
+        self.products += own_products(rows, bound=self.bound)
+        add_products(rows, self.constant[first : first + count, None], self.sums[:, None])
+        return rows
 
     @property
     def squares_sent(self) -> int:
@@ -129,18 +137,10 @@ def release_gram(
         )
     told = yield from ask_one(COORDINATOR, Diagonal(released), Widths)
     stage = design.stage(figures, prepared.digest, layout.by_party(check_widths(layout, told)))
-    own, sums = np.zeros((width, width), np.int64), np.zeros(width, np.int64)
     if not figures.buckets:
         matrix.rows.shortened = 0  # they are read, and counted, again
-
-    def read(first: int, count: int) -> Integers:
-        rows = matrix.read(first, count)
-        own[:] += own_products(rows, bound=matrix.bound)
-        add_products(rows, matrix.constant[first : first + count, None], sums[:, None])
-        return rows
-
-    corrections = yield from upload(stage, gate, seeds, read, matrix.bound, losses)
-    values = (own[np.triu_indices(width, 1)], sums, *corrections.values())
+    corrections = yield from upload(stage, gate, seeds, matrix.add_up, matrix.bound, losses)
+    values = (matrix.products[np.triu_indices(width, 1)], matrix.sums, *corrections.values())
     masks: tuple[Any, ...] = (OWN.mask, OWN.mask, *(stage.masks(pair) for pair in corrections))
     if design.exact:
         return Parts(gate.exact(*(_packed(part, mask) for part, mask in zip(values, masks, strict=True))))
