@@ -32,7 +32,7 @@ import colonnade as co
 from benchmarks.timing import data_folder
 from colonnade.data.schema.columns import Binary, Numeric
 from colonnade.data.schema.table import Schema
-from colonnade.methods.gram.curves import Curves, choose_depth, weigh
+from colonnade.methods.gram.answer import Curves, GramSolution
 from colonnade.methods.gram.design import public_columns
 from colonnade.methods.gram.rule import (
     Gram,
@@ -41,11 +41,13 @@ from colonnade.methods.gram.rule import (
     RowFrame,
     Sums,
     choose,
+    choose_depth,
     noise_levels,
     prepare,
     survival,
+    weigh,
 )
-from colonnade.methods.gram.solve import GramSolution, Link, solve
+from colonnade.methods.gram.solve import Link, solve
 from colonnade.methods.method import Job
 from colonnade.privacy.accountant import rho_for
 from colonnade.problem import LeastSquares, Logistic, Problem

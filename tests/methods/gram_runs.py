@@ -11,7 +11,7 @@ import numpy as np
 
 import colonnade as co
 from colonnade.kernels.ring import Ring
-from colonnade.methods.gram import planned, private_gram, secure_release
+from colonnade.methods.gram import private_gram, secure_release
 from colonnade.methods.gram.design import OWN, sums_weights
 from colonnade.methods.gram.rule import prepare
 from colonnade.methods.gram.secure_design import Design, Layout, fixed_labels
@@ -94,7 +94,7 @@ def silent_run(
         patch.setattr(Gate, "integers", own_release)
         patch.setattr(private_gram, "collect_sums", look_at_sums)
         patch.setattr(secure_release, "gram_matrix", look)
-        patch.setattr(planned, "prepare", remember)
+        patch.setattr(private_gram, "prepare", remember)
         loss = problem.pop("loss", co.Logistic())
         asked = co.Problem(loss, penalty=co.Ridge(1e-3), **problem)
         job = Job(asked, fed.roster(), privacy)

@@ -19,6 +19,7 @@ from sklearn.linear_model import Ridge as SklearnRidge
 
 from colonnade.errors import InvalidInput
 from colonnade.methods.gram import solve as gram_module
+from colonnade.methods.gram.answer import GramSolution
 from colonnade.methods.gram.rule import (
     Extended,
     Gram,
@@ -31,7 +32,7 @@ from colonnade.methods.gram.rule import (
     noise_levels,
     prepare,
 )
-from colonnade.methods.gram.solve import GramSolution, solve
+from colonnade.methods.gram.solve import solve
 from colonnade.problem import (
     Absolute,
     ElasticNet,

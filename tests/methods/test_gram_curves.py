@@ -13,8 +13,8 @@ import colonnade as co
 from colonnade.cli import app
 from colonnade.errors import InvalidInput
 from colonnade.kernels import curves
-from colonnade.methods.gram.curves import Curves, candidates, choose_depth, weigh
-from colonnade.methods.gram.rule import Gram, RowFrame, as_they_are, survival
+from colonnade.methods.gram.answer import Curves, candidates
+from colonnade.methods.gram.rule import Gram, RowFrame, as_they_are, choose_depth, survival, weigh
 from colonnade.methods.gram.solve import solve
 from colonnade.methods.method import Job, curves_in_words
 from colonnade.privacy.accountant import rho_for

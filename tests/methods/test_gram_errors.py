@@ -11,9 +11,9 @@ import pytest
 from scipy.stats import norm
 
 from colonnade.methods.gram import solve as grams
-from colonnade.methods.gram.curves import Curves
+from colonnade.methods.gram.answer import Curves, GramSolution
 from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, as_they_are
-from colonnade.methods.gram.solve import GramSolution, solve
+from colonnade.methods.gram.solve import solve
 from colonnade.problem import ElasticNet, GroupLasso, L1Ball, Lasso, LeastSquares, Logistic, Problem, Ridge, Simplex
 from colonnade.problem.link import class_share, constant, mixed
 

@@ -10,7 +10,7 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.methods.gram import graph_gram, planned
+from colonnade.methods.gram import graph_gram, private_gram
 from colonnade.methods.gram.graph_gram import GraphGram, Item, Mail, Passed
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, public_key
@@ -207,7 +207,7 @@ def test_an_agent_that_planned_something_else_stops_the_run_before_anything_leav
 
 def test_an_agent_of_whose_columns_none_was_kept_still_passes_on(tmp_path, monkeypatch):
     """On a line "c" stands between "d" and the others."""
-    prepare = planned.prepare
+    prepare = private_gram.prepare
 
     def without(rule, columns, rows, sums):
         rule, frame = prepare(rule, columns, rows, sums)
@@ -216,7 +216,7 @@ def test_an_agent_of_whose_columns_none_was_kept_still_passes_on(tmp_path, monke
         parts = {name: getattr(frame, name)[keep] for name in ("keep", "centre", "scale", "doubt")}
         return rule, replace(frame, norms=norms, **parts)
 
-    monkeypatch.setattr(planned, "prepare", without)
+    monkeypatch.setattr(private_gram, "prepare", without)
     fit = run(tmp_path)
     assert not fit.coefficients["c"].any()
     assert fit.coefficients["d"].any()

@@ -12,9 +12,8 @@ import pytest
 import colonnade as co
 from colonnade.errors import PartyLost, ProtocolError
 from colonnade.methods.gram import secure_release
-from colonnade.methods.gram.losses import Losses
-from colonnade.methods.gram.secure_products import SendParts
-from colonnade.methods.gram.secure_release import Prepare
+from colonnade.methods.gram.messages import Prepare, SendParts
+from colonnade.methods.gram.secure_products import Losses
 from colonnade.methods.method import Roster
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger

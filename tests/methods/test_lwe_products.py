@@ -10,7 +10,7 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.methods.gram import lwe_products, lwe_release, planned, secure_release
+from colonnade.methods.gram import lwe_products, lwe_release, private_gram, secure_release
 from colonnade.methods.gram.lwe_design import ERROR, GROWTH, Exchange
 from colonnade.methods.gram.lwe_products import Across
 from colonnade.methods.gram.rule import prepare
@@ -86,7 +86,7 @@ class Views:
             patch.setattr(Gate, "lattice_seed", lambda gate, digest: (gate.node.encode() * 32)[:32])
             patch.setattr(lwe_release, "settle", settled)
             patch.setattr(lwe_release, "gram_matrix", matrix)
-            patch.setattr(planned, "prepare", remember)
+            patch.setattr(private_gram, "prepare", remember)
             self.job, method = Job(problem, fed.roster(), terms), co.PrivateGram()
             method.check(self.job)
             plans = {name: unprotected(plan) for name, plan in method.price(self.job).items()}

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 import colonnade as co
-from colonnade.methods.gram.design import plan_joint, squares_within, whole_frame
+from colonnade.methods.gram.design import plan_joint, squares_within
+from colonnade.methods.gram.rule import whole_frame
 from colonnade.methods.gram.secure_design import MOST_BITS, SDS, Design, Layout, Rings
 from colonnade.methods.gram.secure_release import Prepared
 from colonnade.methods.method import Job

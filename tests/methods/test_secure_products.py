@@ -13,8 +13,9 @@ import pytest
 import colonnade as co
 from colonnade.errors import LeakError, ProtocolError
 from colonnade.methods.gram import private_gram, secure_products, secure_release
+from colonnade.methods.gram.messages import CoordinatorKey, Introduce, Masked, Next, SendParts, Widths
 from colonnade.methods.gram.secure_design import Design, GramSettings
-from colonnade.methods.gram.secure_products import CoordinatorKey, Masked, Next, Stage, Totals, Widths
+from colonnade.methods.gram.secure_products import Stage, Totals
 from colonnade.methods.method import Job
 from colonnade.privacy.keyring import ColumnPad
 from colonnade.privacy.ledger import Ledger
@@ -170,7 +171,7 @@ def test_a_sealed_message_sent_again_at_the_next_place_is_refused(tmp_path):
 def test_a_message_between_parties_that_is_not_sealed_is_refused(tmp_path):
     def fault(letter):
         if is_sealed(letter):
-            return [Letter(letter.sender, letter.receiver, 0, 0, encode(secure_products.Introduce(), guarded=False))]
+            return [Letter(letter.sender, letter.receiver, 0, 0, encode(Introduce(), guarded=False))]
         return [letter]
 
     with pytest.raises(ProtocolError, match="unsealed"):
@@ -344,11 +345,9 @@ def test_a_coordinator_that_asks_for_parts_too_early_or_for_too_many_rows_is_ref
 
         def fault(letter, change=change):
             message = decode(letter.body)
-            wanted, other = (
-                (Next, secure_products.SendParts) if change == "early" else (secure_products.SendParts, Next)
-            )
+            wanted, other = (Next, SendParts) if change == "early" else (SendParts, Next)
             if letter.receiver == "a" and isinstance(message, wanted):
-                body = encode(other(()) if other is secure_products.SendParts else other(), guarded=False)
+                body = encode(other(()) if other is SendParts else other(), guarded=False)
                 return [Letter(letter.sender, "a", letter.sequence, letter.round, body)]
             return [letter]
 

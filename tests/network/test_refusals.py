@@ -27,7 +27,7 @@ from test_party_service import (
 from colonnade.data.federation_file import new_key
 from colonnade.errors import ColonnadeError
 from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels
-from colonnade.methods.gram.secure_products import Introduce
+from colonnade.methods.gram.messages import Introduce
 from colonnade.methods.method import Done
 from colonnade.privacy.keyring import Keyring
 from colonnade.runtime.wire import Letter, decode, encode

@@ -16,7 +16,8 @@ import pytest
 import colonnade as co
 from colonnade.kernels.bits import pack_rows
 from colonnade.methods.gram import secure_products
-from colonnade.methods.gram.secure_products import Corrections, Masked, Parts, Seed, Stage, Totals
+from colonnade.methods.gram.messages import Masked, Parts, Seed
+from colonnade.methods.gram.secure_products import Corrections, Stage, Totals
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.store import FileLog

@@ -11,9 +11,9 @@ from gram_runs import silent_run
 
 import colonnade as co
 from colonnade.methods.gram import design, integer_rows
-from colonnade.methods.gram.design import grid, plan_sums, public_columns, whole_frame
+from colonnade.methods.gram.design import grid, plan_sums, public_columns
 from colonnade.methods.gram.integer_rows import IntegerRows
-from colonnade.methods.gram.rule import as_they_are
+from colonnade.methods.gram.rule import as_they_are, whole_frame
 from colonnade.methods.method import Job
 
 ENDS = (-1.0, -0.75, -0.5, 0.0, 0.25, 1.0, None)  # bounds, knots of every level, and no value

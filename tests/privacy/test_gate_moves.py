@@ -25,10 +25,9 @@ import colonnade as co
 from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels, SendNoisyModel
 from colonnade.methods.frank_wolfe.central import Choose
 from colonnade.methods.frank_wolfe.private_block import HashedSketch, InsideOffer, InsideTurn, Slope
-from colonnade.methods.gram.design import whole_frame
 from colonnade.methods.gram.integer_rows import Buckets
 from colonnade.methods.gram.local import Local, Products, SendSketch
-from colonnade.methods.gram.rule import RowFrame
+from colonnade.methods.gram.rule import RowFrame, whole_frame
 from colonnade.methods.method import Job, Labels, SendLabels
 from colonnade.privacy.block import COLUMN, Block
 from colonnade.privacy.gate import Gate

@@ -26,8 +26,9 @@ from colonnade.methods.frank_wolfe.central import Choose
 from colonnade.methods.frank_wolfe.private_block import InsideTurn, SendColumn, Slope
 from colonnade.methods.gram.integer_rows import Grid, IntegerRows
 from colonnade.methods.gram.local import Local, Products, SendSketch
+from colonnade.methods.gram.messages import Prepare
 from colonnade.methods.gram.secure_design import Design
-from colonnade.methods.gram.secure_release import Prepare, check_prepare
+from colonnade.methods.gram.secure_release import check_prepare
 from colonnade.methods.method import Finish, Job, SendLabels
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_file import read_table

@@ -33,10 +33,10 @@ from colonnade.methods.gram import secure_design, secure_products
 from colonnade.methods.gram.design import OWN, Figures, NoisyLabels, grid, own_count
 from colonnade.methods.gram.integer_rows import IntegerRows, within
 from colonnade.methods.gram.local import Products, SendSketch
+from colonnade.methods.gram.messages import Masked, Meet, Parts, Prepare, Seed, Widths
 from colonnade.methods.gram.private_gram import PrivateGram
 from colonnade.methods.gram.secure_design import Layout
-from colonnade.methods.gram.secure_products import Masked, Parts, Seed, Widths
-from colonnade.methods.gram.secure_release import Prepare, check_prepare
+from colonnade.methods.gram.secure_release import check_prepare
 from colonnade.methods.masked_scores import PartScores
 from colonnade.methods.method import Job, SendLabels
 from colonnade.privacy import mechanisms
@@ -961,7 +961,7 @@ def test_while_a_run_is_open_the_files_of_a_party_and_the_coordinator_hold_produ
     ring = Keyring(run, "b", bytes(32), {}, party.secret(run, "keyring", 32))
     incoming = [(row.key, row.body) for row in party.rows(run, "in")]
     plain = [m for who, body in incoming if who == COORDINATOR and not isinstance(m := decode(body[16:]), Sealed)]
-    met = next(m for m in plain if isinstance(m, secure_products.Meet))
+    met = next(m for m in plain if isinstance(m, Meet))
     shared = ring._private.exchange(X25519PublicKey.from_public_bytes(met.keys[0]))
     ring._shared["a"] = derive(shared, "pair", run, "a", "b")
     sealed = next(decode(body[16:]) for who, body in incoming if who == "a")

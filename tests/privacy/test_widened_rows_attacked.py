@@ -15,9 +15,9 @@ import pytest
 import colonnade as co
 from colonnade.errors import InvalidInput
 from colonnade.kernels import curves
-from colonnade.methods.gram.design import plan_joint, sums_weights, whole_frame
+from colonnade.methods.gram.design import plan_joint, sums_weights
 from colonnade.methods.gram.local import Local, _beside, _rows
-from colonnade.methods.gram.rule import Sums, prepare
+from colonnade.methods.gram.rule import Sums, prepare, whole_frame
 from colonnade.methods.gram.secure_design import Design, Layout
 from colonnade.methods.gram.secure_release import Prepared, class_weights, label_steps, squared_columns
 from colonnade.methods.method import Job

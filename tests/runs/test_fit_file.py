@@ -15,7 +15,7 @@ import pytest
 
 import colonnade as co
 from colonnade.runs.fit_file import to_plain
-from colonnade.runs.sealed_file import FIT_FORMAT as FORMAT
+from colonnade.runs.release_file import FIT_FORMAT as FORMAT
 from contract import EVERY_METHOD, fitted
 
 KINDS = ["frank-wolfe, logistic, simplex, intercept", "private gram, secure", "adaboost", "kernel svm"]

@@ -27,7 +27,7 @@ from colonnade.privacy.store import FileLog
 from colonnade.privacy.tally import OWNER
 from colonnade.runs.budgets import account, export_table, spending
 from colonnade.runs.fit_file import to_plain
-from colonnade.runs.sealed_file import FIT_FORMAT as FIT_VERSION
+from colonnade.runs.release_file import FIT_FORMAT as FIT_VERSION
 from colonnade.runtime.node import Transcript
 
 EARLIER = Path(__file__).parents[1] / "earlier"

@@ -13,7 +13,7 @@ import pytest
 import colonnade as co
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.mechanisms import gaussian_sigma, rational_sigma
-from colonnade.views import odds
+from colonnade.views import verdict as odds
 from colonnade.views.page import render_report
 
 ROOT = Path(__file__).resolve().parents[2]

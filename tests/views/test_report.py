@@ -21,7 +21,8 @@ from sklearn.metrics import roc_auc_score
 
 import colonnade as co
 from colonnade.runs.evaluation import GROUPS, area, evaluate_fit, grouped, roc_curve
-from colonnade.views import chart, odds
+from colonnade.views import chart
+from colonnade.views import verdict as odds
 from colonnade.views.fit_facts import Coefficients, Quality
 from colonnade.views.page import render_report, write_report
 from colonnade.views.parts import human_bytes
@@ -121,7 +122,9 @@ def agrees(text, value):
 
 
 def shown(fit, evaluation=None, evaluation_is=None, **options):
-    return Page(render_report(fit, evaluation=evaluate_fit(fit, evaluation, evaluation_is), **options))
+    asked = evaluation is not None or evaluation_is is not None
+    found = evaluate_fit(fit, evaluation, evaluation_is) if asked else None
+    return Page(render_report(fit, evaluation=found, **options))
 
 
 # ---------------------------------------------------------------- one file that needs nothing else

@@ -23,7 +23,8 @@ from colonnade.audit.gram_runs import NAMES, ONE, RAW, TWO, View, World, likelih
 from colonnade.audit.setting import LIKELIHOOD, LIKELIHOOD_OF_ALL, Adversary, Setting, Target, gate_for
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram.design import OWN as OWN_RING
-from colonnade.methods.gram.secure_products import Masked, Totals
+from colonnade.methods.gram.messages import Masked
+from colonnade.methods.gram.secure_products import Totals
 from colonnade.privacy.events import Event, Mechanism, Scope
 from colonnade.privacy.statement import Trust
 from colonnade.privacy.values import Private

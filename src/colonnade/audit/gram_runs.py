@@ -41,10 +41,11 @@ from colonnade.methods.gram.design import (
 from colonnade.methods.gram.design import OWN as OWN_RING
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows
 from colonnade.methods.gram.local import Local, LocalParts
+from colonnade.methods.gram.messages import Diagonal, Masked, Parts, Prepare, Widths
 from colonnade.methods.gram.private_gram import PrivateGram
 from colonnade.methods.gram.secure_design import Design, Rings
-from colonnade.methods.gram.secure_products import Diagonal, Masked, Parts, Stage, Totals, Widths
-from colonnade.methods.gram.secure_release import Prepare, Prepared, check_prepare
+from colonnade.methods.gram.secure_products import Stage, Totals
+from colonnade.methods.gram.secure_release import Prepared, check_prepare
 from colonnade.methods.method import Finish, Job, Known, Labels, Roster
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate

@@ -86,7 +86,7 @@ def about_new_rows(schema: Schema | None, block: Block) -> tuple[str, ...]:
 
 def _readable(block: Block) -> bool:
     """Whether there are cells to look at; a shard stays in its file until it is used."""
-    return bool(block.columns and "matrix" in vars(block) and block.rows)
+    return "matrix" in vars(block) and 0 not in block.matrix.shape
 
 
 def _empty_and_stray(column: Categorical, rows: int, filled: NDArray[np.int64]) -> tuple[int, int]:

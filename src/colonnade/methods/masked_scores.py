@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
 from colonnade.kernels.ring import Ring
-from colonnade.methods.gram.losses import Losses
-from colonnade.methods.gram.secure_products import Introduce, RunKey, introduce, meet
+from colonnade.methods.gram.messages import Introduce, RunKey
+from colonnade.methods.gram.secure_products import Losses, introduce, meet
 from colonnade.methods.method import Done, Job, MethodBase, Roster, check_shape
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import SCORES, Charge, Plan

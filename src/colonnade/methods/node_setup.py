@@ -105,11 +105,11 @@ def _method_in(raw: Any) -> Any:
 
 def coordinator_setup(job: Job, method: Method | MaskedScores, noise: SeededNoise | None) -> NodeSetup:
     """The coordinator of a star: it holds no data, so its messages are plain."""
+    quorum, relays = quorum_for(job, method), method.relays(job)
     policy, program = Policy(exact=noise is not None, consortium=True), partial(method.coordinator, job)
-    parties, receipts = job.roster.parties, _draws(job, method)
-    sealing = bool(method.SEALED) and method.relays(job)
-    setup = NodeSetup(COORDINATOR, program, parties, False, method.REPLIES, policy, noise=noise, receipts=receipts)
-    return replace(setup, sealing=sealing, sealed=method.SEALED, quorum=quorum_for(job, method))
+    setup = NodeSetup(COORDINATOR, program, job.roster.parties, False, method.REPLIES, policy, noise=noise)
+    sealing, receipts = bool(method.SEALED) and relays, job.privacy is not None or relays
+    return replace(setup, sealing=sealing, sealed=method.SEALED, receipts=receipts, quorum=quorum)
 
 
 def neighbours(job: Job, method: AnyMethod) -> dict[NodeId, Nodes]:
@@ -131,7 +131,9 @@ def party_setup(
     else:
         make, relayed = partial(method.party, job, block), tuple(p for p in around if p != COORDINATOR)
     remark = partial(_for_the_operator, block)
-    sealing, receipts = method.relays(job), _draws(job, method)
+    sealing = method.relays(job)
+    # Whether a node that forgot a step would not say the same again: noise is drawn, or masks and keys are.
+    receipts = job.privacy is not None or sealing
     setup = NodeSetup(name, make, around, True, method.REPLIES, policy, relayed, sealing, noise, remark)
     return replace(setup, sealed=method.SEALED, receipts=receipts, quorum=quorum_for(job, method))
 
@@ -153,11 +155,6 @@ def place_of(job: Job, method: AnyMethod, *, keyed: bool) -> str:
     if not keyed:
         return BY_PLACE
     return BY_KEY if method.labels_public else BY_SECRET
-
-
-def _draws(job: Job, method: AnyMethod) -> bool:
-    """Whether a node that forgot a step would not say the same again: noise is drawn, or masks and keys are."""
-    return job.privacy is not None or method.relays(job)
 
 
 def terms_of(job: Job, method: AnyMethod) -> Terms:

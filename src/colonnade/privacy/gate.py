@@ -203,7 +203,7 @@ class Gate:
         rho: float,
     ) -> tuple[Released[Packed], ...]:
         def draw() -> tuple[Packed, ...]:
-            sigma, source = Fraction(mechanisms.gaussian_sigma(exact.sensitivity, rho)), self._fresh()
+            source, sigma = self._fresh(), Fraction(mechanisms.gaussian_sigma(exact.sensitivity, rho))
             parts = []
             for part, weight, mask in zip(exact.value, weights, masks, strict=True):
                 whole = np.array(part).astype(np.uint64)

@@ -24,7 +24,8 @@ from colonnade.methods.method import GraphMethod, Job, Method, network
 from colonnade.methods.node_setup import source_of, usable_labels
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
-from colonnade.privacy.events import MASKED, Audience, Plan, row_rho, shown, unprotected
+from colonnade.privacy.events import MASKED, Audience, Plan, Policy, kind_of, row_rho, shown, unprotected
+from colonnade.privacy.ledger import Terms
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import Privacy, Trust, check_delta, with_trust
 from colonnade.problem import AdaBoost, GroupL1Ball, KernelSVM, L1Ball, Problem, Simplex
@@ -222,6 +223,56 @@ def blocks_with_labels(federation: Federation, job: Job) -> dict[str, Block]:
     if federation.by_rows:
         return {name: replace(block, labels=labels[federation.places[name]]) for name, block in blocks.items()}
     return {**blocks, federation.label: replace(blocks[federation.label], labels=labels)}
+
+
+# ------------------------------------------------------------------------------------------------ what all know of it
+
+
+HERE = "All tables were in one process, whose owner began the run. Policies were checked before the first message."
+AWAY = (
+    "At each party its operator, or the limits that it wrote down, approved these terms, and its own ledger reserved "
+    "the price, before the first message."
+)
+
+
+def facts_of_run(
+    federation: Federation, job: Job, terms: Terms, plans: Mapping[str, Plan], absent: Mapping[str, str]
+) -> dict[str, Any]:
+    """What a fit keeps about its run for a report, as `views.fit_facts.RunFacts` reads it: what everybody knew before
+    the first message, the plan included. How many rows each party brought is covered by no price, so a private run does
+    not keep it."""
+    private, away = job.privacy is not None, federation.away
+    held: Mapping[str, Any] = federation.parties if away is None else away.members
+    return {
+        "rows": job.roster.rows,
+        **({"depth": job.roster.depth} if job.roster.depth else {}),
+        **({} if federation.classes is None else {"classes": list(federation.classes)}),
+        "brought": dict(federation.alignment.rows) if away is None and not private else {},
+        "policies": {name: policy_words(one.policy, private) for name, one in held.items()},
+        **({"absent": dict(absent)} if absent else {}),
+        "settings": terms.settings,
+        "fingerprint": terms.fingerprint,
+        "asked": federation.label_column or "",
+        "left": [
+            [party, kind_of(charge.event), charge.what, charge.count]
+            for party, plan in plans.items()
+            for charge in plan
+            if charge.count
+        ],
+        "approved": HERE if away is None else AWAY,
+        **({} if away is None else {"federation": away.digest, "keys": {n: m.key for n, m in away.members.items()}}),
+    }
+
+
+def policy_words(policy: Policy, private: bool) -> str:
+    """A party's policy in words. That exact values might leave in another run is nothing to say of a private one."""
+    parts = ["exact values may leave"] if policy.exact and not private else []
+    parts += ["noisy values only"] if not policy.exact else []
+    if policy.epsilon is not None:
+        parts.append(f"epsilon at most {shown(policy.epsilon)} (delta {policy.delta:g})")
+    parts += ["exact values inside the consortium"] * policy.consortium + ["its part of scores"] * policy.scores
+    parts += [] if policy.quorum is None else [f"goes on with {policy.quorum} parties when others are lost"]
+    return ", ".join(parts) or "no limit of its own"
 
 
 def call_fingerprint(call: CheckedCall, noise: SeededNoise | None = None) -> str:

@@ -27,10 +27,8 @@ GROUPS = 10
 ROC_POINTS = 200  # as many as a page can show
 
 
-def evaluate_fit(fit: Fit, evaluation: tuple[Any, Any] | None, basis: str | None) -> Evaluation | None:
-    """The figures of a fit on (federation or frames, labels), if any are given."""
-    if evaluation is None and basis is None:
-        return None
+def evaluate_fit(fit: Fit, evaluation: tuple[Any, Any] | None, basis: str | None) -> Evaluation:
+    """The figures of a fit on (federation or frames, labels)."""
     if evaluation is None:
         raise InvalidInput(f"evaluation_is={basis!r} was given without evaluation=(rows, labels).")
     if basis not in BASES:

@@ -29,7 +29,7 @@ from colonnade.data.notices import KEEP, UNSPENT
 from colonnade.errors import FinishedInterrupt, InvalidInput, MostlyNoise
 from colonnade.methods import node_setup
 from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.method import Answer, GraphMethod, Job, Method, Own, ReleasedGram, Swamped
+from colonnade.methods.method import Answer, GraphMethod, Job, Method, Own, Swamped
 from colonnade.methods.node_setup import terms_of
 from colonnade.privacy import statement as stating
 from colonnade.privacy.block import Block
@@ -41,10 +41,9 @@ from colonnade.privacy.tally import REFUSED
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.problem.kernel import Support
 from colonnade.runs import call as calls
-from colonnade.runs.facts import facts_of_run
 from colonnade.runs.progress import Show, progress_bar
 from colonnade.runs.refit import of_columns, places_of
-from colonnade.runs.release import Release, ReleasedColumn, columns_of
+from colonnade.runs.release import release_of
 from colonnade.runs.result import Fit
 from colonnade.runtime.hosted_node import FINAL, Engine, Head, HostedNode, InProcess, LocalNodes, Outcome
 from colonnade.runtime.node import NodeSetup
@@ -114,7 +113,7 @@ def fit_as(
     try:
         passed = calls.ordered_call(passed, run_store)
         job, method = passed.job, passed.method
-        watch = progress_bar(progress, method.TITLE, method.rounds)
+        watch = progress_bar(True, method.TITLE, method.rounds) if progress else contextlib.nullcontext()
         claimed = run_store.run(calls.call_fingerprint(passed, noise))
         if job_name is not None and isinstance(run_store, RunStore):
             claimed = run_store.run_once(job_name)
@@ -237,7 +236,7 @@ class RunDriver:
     plans: Mapping[str, Plan]
     blocks: Mapping[str, Block]
     store: Store
-    show: Show
+    show: Show | None  # is told about each round, where somebody looks
     noise: SeededNoise | None
     call: node_setup.Call | None = None
     notes: list[Mapping[str, Any]] = field(default_factory=list)
@@ -266,7 +265,9 @@ class RunDriver:
         if isinstance(engine, Distributed):
             self.hosted_nodes = engine.hosted_nodes(self.run, self.setups(), self.store, self.listen, self.call)
         else:
-            self.hosted_nodes = LocalNodes(self.run, self.setups(), self.store.log, engine, self.listen)
+            setups = self.setups()
+            logs = {name: self.store.log(name) for name in setups}
+            self.hosted_nodes = LocalNodes(self.run, setups, logs, engine, self.listen)
         try:
             yield
         finally:
@@ -345,7 +346,8 @@ class RunDriver:
         # How long a round takes depends on the data: under privacy the history does not say.
         clock = {} if self.job.privacy else {"seconds": time.perf_counter() - self.began}
         self.notes.append({**note, **clock})
-        self.show(note)
+        if self.show is not None:
+            self.show(note)
 
 
 # ------------------------------------------------------------------------------------------------ what it gives
@@ -361,13 +363,15 @@ def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
     stumps = {name: part for name in own if (part := getattr(outcome.results[name], "model", None)) is not None}
     by_example = isinstance(answer.model, Support)
     features = {name: run.federation.example_names(name) if by_example else parties[name].features for name in holders}
-    replaced, absent = stating.describe_replaced(run.replaced), stating.describe_absent(answer.absent)
-    statement, problem = replace(_statement(run), replaced=replaced, absent=absent), job.problem
+    middle, problem = _label_middle(run), job.problem
+    remarks = (*_remark_on_absent(answer), *answer.remarks, *_remark_on_middle(run), *_remark_on_rows(run))
+    statement = _statement(run, answer)
+    facts = calls.facts_of_run(run.federation, job, terms_of(job, run.method), run.plans, answer.absent)
     if answer.absent:  # groups name the columns that are left
         problem = of_columns(problem, places_of(widths, holders))
     return Fit(
         coefficients=Coefficients(own, [name for name in holders if name not in own], features),
-        intercept=answer.intercept + _label_middle(run),
+        intercept=answer.intercept + middle,
         objective=answer.objective,
         gap=answer.gap,
         status=answer.status,
@@ -385,51 +389,14 @@ def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
         spread=answer.spread,
         path=None if answer.path is None else CoefficientPath(*answer.path),
         link=answer.link,
-        remarks=(
-            *_remark_on_absent(answer),
-            *answer.remarks,
-            *_remark_on_middle(run),
-            *_remark_on_rows(run),
-            *remarks_on(job.privacy),
-        ),
-        facts=facts_of_run(run.federation, job, terms_of(job, run.method), run.plans, answer.absent),
+        remarks=(*remarks, *remarks_on(job.privacy)),
+        facts=facts,
         by_rows=job.roster.by_rows,
         beside=dict(run.federation.beside.columns),
         model=answer.model if answer.model is not None else stumps or None,
-        released=None if answer.release is None else _release(run, answer.release, statement),
-    )
-
-
-def _release(run: RunDriver, gram: ReleasedGram, statement: PrivacyStatement) -> Release:
-    """What left by the gate, beside what the schemas and terms say in public."""
-    parties, job = run.federation.parties, run.job
-    columns, before = list[ReleasedColumn](), 0
-    for name, party in parties.items():
-        places = [k - before for k in gram.keep.tolist() if 0 <= k - before < len(party.features)]
-        columns += columns_of(name, party.schema, party.features, places)
-        before += len(party.features)
-    holder, classes = run.federation.label, job.problem.loss.classifies
-    scale = (0.5, 0.5) if classes else (_label_middle(run), 1.0)  # of classes: whether it is the positive one
-    label = run.federation.label_column or "label"
-    return Release(
-        *(gram.matrix, gram.noise, job.roster.rows, tuple(columns)),
-        label=ReleasedColumn(label, holder, label, -1, "classes" if classes else "number", *scale),
-        reach=1.0 if classes or job.privacy is None else float(job.privacy.label_reach or 1.0),
-        rule=gram.rule,
-        cross=gram.cross,
-        centre=gram.centre,
-        scale=gram.scale,
-        norms=gram.norms,
-        proven=gram.proven,
-        step=gram.step,
-        buckets=gram.buckets,
-        cut=gram.cut,
-        unit_rows=job.roster.unit.rows,
-        penalised=job.problem.penalty is not None or job.problem.constraint is not None,
-        statement=statement,
-        run=run.run,
-        sums=gram.sums,
-        solving=gram.solving,
+        released=None
+        if answer.release is None
+        else release_of(answer.release, run.federation, job, statement, run.run, middle),
     )
 
 
@@ -479,20 +446,26 @@ def _remark_on_rows(run: RunDriver) -> tuple[str, ...]:
     return (f"each row has {each}: the loss is the sum of weight times loss at score + offset, over the weights' sum",)
 
 
-def _statement(run: RunDriver) -> PrivacyStatement:
+def _statement(run: RunDriver, answer: Answer) -> PrivacyStatement:
     """What the result may claim."""
+    claim = _claim(run)
+    replaced, absent = stating.describe_replaced(run.replaced), stating.describe_absent(answer.absent)
+    return replace(claim, replaced=replaced, absent=absent)
+
+
+def _claim(run: RunDriver) -> PrivacyStatement:
     unit, seen = run.job.roster.unit, calls.released_to_all(run.plans)
     if run.job.privacy is None or run.method.DERIVATION is None:
         return not_private("exact values left the parties, so no bound on epsilon holds", unit, seen)
     if run.noise is not None:
         return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, seen)
     assumed = node_setup.assumptions(run.job, run.method)
+    place = node_setup.place_of(run.job, run.method, keyed=run.federation.on is not None)
     schemas = {name: party.schema for name, party in run.federation.parties.items()}
     read_off = [name for name, schema in schemas.items() if schema is not None and schema.source == "public"]
     caveats = stating.large_delta(run.job.privacy, *run.job.units), stating.read_off(read_off)
     caveat = "; ".join(filter(None, caveats))
     terms = (run.job.privacy, row_rho(run.plans), unit, seen, run.method.DERIVATION, assumed, caveat)
-    place = node_setup.place_of(run.job, run.method, keyed=run.federation.on is not None)
     derived = replace(stating.derived_statement(*terms), place=place)
     if place != stating.BY_SECRET:
         return derived

@@ -28,7 +28,7 @@ from colonnade.problem.boosting import Stumps
 from colonnade.problem.kernel import Support
 from colonnade.problem.link import Link
 from colonnade.runs import release_file
-from colonnade.runs.sealed_file import (
+from colonnade.runs.release_file import (
     DAMAGED,
     FIT,
     FIT_FORMAT,
@@ -90,10 +90,11 @@ def read_fit(path: Path) -> dict[str, Any]:
 
 def to_plain(fit: FitFacts) -> dict[str, Any]:
     """The fields as JSON has them; those that are not named here are as they are."""
+    known, elsewhere = fit.coefficients.local, fit.coefficients.elsewhere
     return {
         **{field.name: getattr(fit, field.name) for field in fields(FitFacts)},
-        "coefficients": {party: _sparse(x) for party, x in fit.coefficients.local.items()},
-        "elsewhere": list(fit.coefficients.elsewhere),
+        "coefficients": {party: _sparse(x) for party, x in known.items()},
+        "elsewhere": list(elsewhere),
         "status": fit.status.name,
         "privacy": asdict(fit.privacy),
         "communication": fit.communication.lines,

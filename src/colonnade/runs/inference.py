@@ -17,12 +17,12 @@ from colonnade.privacy.events import shown
 from colonnade.problem.inference import DETERMINED, WEAK, Intervals, LinearModel, Share, Test, holm
 from colonnade.problem.two_values import TwoValues
 from colonnade.runs.release import Release, ReleasedColumn
-from colonnade.views.inference import CoefficientRow, InferenceFacts, as_html, as_text, figure_of, probability
+from colonnade.views.model import CoefficientRow, InferenceFacts, as_html, as_text, figure_of, probability
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from colonnade.views.curves import EffectCurve, EffectCurves
+    from colonnade.views.model import EffectCurve, EffectCurves
 
 CONSTANT = "(constant)"
 EQUAL = "equal variances assumed: residuals spread alike in all rows"

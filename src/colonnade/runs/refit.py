@@ -16,10 +16,9 @@ import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.methods.gram.answer import COVER, DRAWN, chosen_weight, doubts
-from colonnade.methods.gram.curves import Curves
+from colonnade.methods.gram.answer import COVER, DRAWN, Curves, GramSolution, chosen_weight, doubts
 from colonnade.methods.gram.rule import Gram, RowFrame, Solving, Sums, as_they_are
-from colonnade.methods.gram.solve import GramSolution, solve
+from colonnade.methods.gram.solve import solve
 from colonnade.methods.method import Swamped
 from colonnade.problem import GroupL1Ball, GroupLasso, Problem
 from colonnade.runs.release import Release

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from colonnade.data.federation import Federation
+from colonnade.data.party import Party
 from colonnade.data.schema.columns import Categorical, Date, Numeric
-from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram.rule import Solving, Sums
+from colonnade.methods.method import Job, ReleasedGram
 from colonnade.notebook import Grid, shown
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem.inference import determined_columns
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 Kind = Literal["number", "level", "flag", "part", "classes"]
 KINDS = {"number": "number", "level": "level", "flag": "yes or no", "part": "part of a curve", "classes": "classes"}
 LEAST_STEPS = 10.0  # sd of the noise in squared steps: with less, rounding to steps is no longer hidden by it
+NONE = "no intervals or tests from this release"
 AGAIN = "Fit again with method=co.PrivateGram(purpose='inference')"
 
 
@@ -54,15 +57,14 @@ class ReleasedColumn:
         return f"{self.party}:{self.name}"
 
 
-def columns_of(
-    party: str, schema: Schema | None, features: Sequence[str], places: Iterable[int]
-) -> list[ReleasedColumn]:
-    """Some columns of a party, from its public schema; of a plain matrix nothing but names."""
-    if schema is None:
-        return [ReleasedColumn(name := str(features[k]), party, name, k, "number") for k in places]
+def columns_of(party: Party, name: str, kept: Iterable[int]) -> list[ReleasedColumn]:
+    """Those columns of a party that are among `kept`, from its public schema; of a plain matrix nothing but names."""
+    places = [k for k in kept if 0 <= k < len(party.features)]
+    if party.schema is None:
+        return [ReleasedColumn(own := str(party.features[k]), name, own, k, "number") for k in places]
     found: list[ReleasedColumn] = []
     block = 0
-    for column in schema.columns:
+    for column in party.schema.columns:
         for number, group in enumerate(column.groups()):
             levels = isinstance(column, Categorical) or (isinstance(column, Date) and number > 0)
             for feature in group:
@@ -70,7 +72,7 @@ def columns_of(
                 scale = (0.0, 1.0)
                 if kind == "number":  # beside a number stand the hats of its curve
                     kind, scale = ("number", _scale(column)) if feature.name == column.name else ("part", scale)
-                found.append(ReleasedColumn(feature.name, party, column.name, block, kind, *scale))
+                found.append(ReleasedColumn(feature.name, name, column.name, block, kind, *scale))
             block += 1
     return [found[k] for k in places]
 
@@ -206,7 +208,7 @@ class Release:
     def check(self) -> None:
         """InvalidInput where intervals and tests would not hold."""
         if (why := self.refusal) is not None:
-            raise InvalidInput(f"no intervals or tests from this release: {why}")
+            raise InvalidInput(f"{NONE}: {why}")
 
     @cached_property
     def shortened(self) -> float:
@@ -400,6 +402,38 @@ class Release:
         from colonnade.runs.release_file import read_release
 
         return read_release(Path(path))
+
+
+def release_of(
+    gram: ReleasedGram, federation: Federation, job: Job, statement: PrivacyStatement, run: str, middle: float
+) -> Release:
+    """What left by the gate, beside what schemas and terms say in public; `middle`: what labels were measured from."""
+    columns, before, keep = list[ReleasedColumn](), 0, gram.keep.tolist()
+    for name, party in federation.parties.items():
+        columns += columns_of(party, name, [k - before for k in keep])
+        before += len(party.features)
+    classes, label = job.problem.loss.classifies, federation.label_column or "label"
+    scale = (0.5, 0.5) if classes else (middle, 1.0)  # of classes: whether it is the positive one
+    return Release(
+        *(gram.matrix, gram.noise, job.roster.rows, tuple(columns)),
+        label=ReleasedColumn(label, federation.label, label, -1, "classes" if classes else "number", *scale),
+        reach=1.0 if classes or job.privacy is None else float(job.privacy.label_reach or 1.0),
+        rule=gram.rule,
+        cross=gram.cross,
+        centre=gram.centre,
+        scale=gram.scale,
+        norms=gram.norms,
+        proven=gram.proven,
+        step=gram.step,
+        buckets=gram.buckets,
+        cut=gram.cut,
+        unit_rows=job.roster.unit.rows,
+        penalised=job.problem.penalty is not None or job.problem.constraint is not None,
+        statement=statement,
+        run=run,
+        sums=gram.sums,
+        solving=gram.solving,
+    )
 
 
 def _some(names: Sequence[str]) -> str:

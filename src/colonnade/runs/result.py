@@ -24,15 +24,15 @@ from colonnade.problem.link import PLAIN, class_share
 from colonnade.runs.fit_file import read_fit, write_fit
 from colonnade.runs.inference import Inference, with_bands
 from colonnade.runs.new_rows import read_rows, shifted_scores
-from colonnade.runs.release import Release
+from colonnade.runs.release import NONE, Release
 from colonnade.views.fit_facts import FitFacts
-from colonnade.views.inference import InferenceFacts
+from colonnade.views.model import InferenceFacts
 
 if TYPE_CHECKING:
     from colonnade.runs.explanation import Explanation
     from colonnade.runs.plots import Plots
     from colonnade.runs.scorecard import Scorecard
-    from colonnade.views.curves import EffectCurves
+    from colonnade.views.model import EffectCurves
 
 ON_MATRICES = "this model was fitted on matrices: pass Federation.split(X, None, parties)"
 MOST_REPORTED = 200  # columns of a table of intervals
@@ -361,7 +361,8 @@ class Fit(FitFacts):
         from colonnade.runs.evaluation import evaluate_fit
         from colonnade.views.page import write_report
 
-        found = evaluate_fit(self, evaluation, evaluation_is)
+        asked = evaluation is not None or evaluation_is is not None
+        found = evaluate_fit(self, evaluation, evaluation_is) if asked else None
         return write_report(self, path, evaluation=found, inference=self._inference_facts())
 
     def _inference_facts(self) -> InferenceFacts | str:
@@ -371,6 +372,8 @@ class Fit(FitFacts):
         if len(self.released.columns) > MOST_REPORTED:
             few = f"a table of {len(self.released.columns):,} columns is no page"
             return f"No intervals and tests here: {few}. Choose columns with fit.release.regress(on=[...])."
+        if (why := self.released.refusal) is not None:
+            return f"{NONE}: {why}"
         try:
             return self.inference().facts()
         except InvalidInput as error:

@@ -59,7 +59,7 @@ def score(
     call = Call(method, fitted.problem, None)
     try:
         with run_store.run(run_fingerprint(there, job, method, held, None)) as run:
-            one = RunDriver(run, there, job, method, method.price(job), held, run_store, lambda _: None, None, call)
+            one = RunDriver(run, there, job, method, method.price(job), held, run_store, None, None, call)
             with one.hosted(engine or InProcess()):
                 scores = one.run_programs().results[fitted.label]
                 one.finish()

@@ -34,7 +34,7 @@ from colonnade.runs.call import checked_call, default_method
 from colonnade.runs.fit import fit
 from colonnade.runs.progress import progress_bar
 from colonnade.views.chart import plotly_objects
-from colonnade.views.curves import in_curves
+from colonnade.views.model import in_curves
 
 if TYPE_CHECKING:
     import polars as pl

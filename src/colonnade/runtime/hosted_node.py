@@ -40,7 +40,7 @@ from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger, Replaced, Terms
 from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.store import Log
-from colonnade.runtime.node import LOST, Edge, Listener, Node, NodeSetup, Receipts, Transcript, old_copy
+from colonnade.runtime.node import LOST, Edge, Listener, Node, NodeSetup, Receipts, Transcript
 from colonnade.runtime.program import FailureCode, NodeId, Note
 from colonnade.runtime.wire import Letter, Traffic
 
@@ -130,10 +130,9 @@ class HostedNode:
 
     def standing(self) -> Standing:
         """Where its records stand."""
-        length = self.log.length()
-        head = (length, self.log.head_at(length))
         key = public_key(self._identity()) if self.setup.sealing else b""
-        return Standing(head, self.ledger.remembered(), key, tuple(self.ledger.replaced()))
+        remembered, replaced, length = self.ledger.remembered(), tuple(self.ledger.replaced()), self.log.length()
+        return Standing((length, self.log.head_at(length)), remembered, key, replaced)
 
     def vouch(self, seen: Mapping[NodeId, Head]) -> None:
         """Its ledger must hold every row that others saw as its last."""
@@ -319,11 +318,11 @@ class LocalNodes:
         self,
         run: str,
         setups: Mapping[NodeId, NodeSetup],
-        log: Callable[[NodeId], Log],
+        logs: Mapping[NodeId, Log],
         engine: Engine,
         listener: Listener,
     ) -> None:
-        self.hosts = {name: HostedNode(setup, run, log(name), listener) for name, setup in setups.items()}
+        self.hosts = {name: HostedNode(setup, run, logs[name], listener) for name, setup in setups.items()}
         self.engine = engine
 
     def ask(self, what: Callable[..., Any], to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
@@ -352,7 +351,9 @@ class _Loop:
     def run(self) -> Outcome:
         # Replay everybody before anything is delivered: a node must know what it has used before it is sent more.
         resent = [letter for node in self.nodes.values() for letter in node.replay()]
-        self.check_records(resent)
+        sent = Counter((letter.sender, letter.receiver) for letter in resent)
+        for node in self.nodes.values():
+            node.check_senders(sent)
         for letter in resent:
             self.send(letter)
         for name in self.nodes:
@@ -360,7 +361,11 @@ class _Loop:
         while self.ready:
             name = self.pick(self.ready)
             self.queued.discard(name)
-            for letter in self.advance(self.nodes[name]):
+            try:
+                letters = self.nodes[name].step()
+            except tuple(FINAL) as error:
+                letters = self.fail(self.nodes[name], error)
+            for letter in letters:
                 self.send(letter)
             self.wake(name)
         if self.failure is not None:
@@ -368,20 +373,6 @@ class _Loop:
         left = {name: node for name, node in self.nodes.items() if name not in self.lost}
         check_finished({name: node.wait for name, node in left.items() if not node.finished})
         return Outcome({name: node.result for name, node in self.nodes.items()}, self.traffic)
-
-    def check_records(self, resent: Iterable[Letter]) -> None:
-        """Nobody may have received more than its sender remembers: an old copy would draw its noise anew."""
-        sent = Counter((letter.sender, letter.receiver) for letter in resent)
-        for node in self.nodes.values():
-            for sender in node.neighbours:
-                if node.heard_from(sender) > sent[sender, node.name]:
-                    raise old_copy(sender, node.name, node.heard_from(sender), sent[sender, node.name])
-
-    def advance(self, node: Node) -> list[Letter]:
-        try:
-            return node.step()
-        except tuple(FINAL) as error:
-            return self.fail(node, error)
 
     def fail(self, node: Node, error: ColonnadeError) -> list[Letter]:
         if self.failure is None or isinstance(self.failure, PeerFailed):

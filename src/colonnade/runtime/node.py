@@ -152,6 +152,13 @@ class Node:
         """How many letters of a neighbour this node has."""
         return len(self._seen[sender])
 
+    def check_senders(self, sent: Mapping[Edge, int]) -> None:
+        """Nobody may have received more than its sender remembers: an old copy would draw its noise anew."""
+        for sender in self.neighbours:
+            heard, remembered = self.heard_from(sender), sent.get((sender, self.name), 0)
+            if heard > remembered:
+                raise old_copy(sender, self.name, heard, remembered)
+
     @property
     def missing(self) -> frozenset[NodeId]:
         """Of those it waits for, who has not sent yet."""
@@ -369,14 +376,14 @@ class Transcript:
                 kind, kept = ("in", letter.body) if whole else ("folded", letter.sha256)
                 self._log.append(self._run, tick, kind, sender, header + kept)
             if fold is not None:
-                self._log.keep(self._run, _name_of(fold), encode_value(fold.save()))
+                self._log.keep(self._run, f"fold: {fold.name}", encode_value(fold.save()))
             for letter in sent:
                 self._log.append(self._run, tick, "out", letter.receiver, recorded_form(letter))
             self._log.append(self._run, tick, "step", "", _names_as_json(tuple(received)))
 
     def load(self, fold: Fold) -> None:
         """Make a fold what it was when its last step was recorded."""
-        fold.load(decode_value(self._log.kept(self._run, _name_of(fold))))
+        fold.load(decode_value(self._log.kept(self._run, f"fold: {fold.name}")))
 
     def steps(self, node: str = "") -> Iterator[Step]:
         """All recorded steps in order, with letters to `node`, one in memory at a time; a `step` row ends it."""
@@ -401,10 +408,6 @@ class Transcript:
                     step.order = tuple(json.loads(row.body))
                     yield step
                     step = Step(0)
-
-
-def _name_of(fold: Fold) -> str:
-    return f"fold: {fold.name}"
 
 
 @lru_cache(maxsize=256)

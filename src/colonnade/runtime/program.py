@@ -35,7 +35,7 @@ from typing import Any, Protocol, TypeVar, dataclass_transform, overload
 import numpy as np
 from scipy import sparse
 
-from colonnade.errors import LeakError, PartyLost, PeerFailed, ProtocolError, WireError
+from colonnade.errors import PartyLost, PeerFailed, ProtocolError
 from colonnade.privacy.values import Packed, Released
 
 NodeId = str
@@ -181,27 +181,6 @@ def message(code: int) -> Callable[[type[T]], type[T]]:
         return made
 
     return register
-
-
-def check_fields(shape: Shape, values: tuple[Any, ...]) -> None:
-    """Every value is what its field declares, and passed a gate where the field says so."""
-    for declared, value in zip(shape.fields, values, strict=True):
-        if not declared.accepts(value):
-            place = f"{shape.cls.__name__}.{declared.name}"
-            if declared.released and not _is_released(value):
-                raise LeakError(
-                    f"{place} holds a bare {type(value).__name__}; pass it through the gate (gate.exact, "
-                    "gate.gaussian, ...). Nothing was sent."
-                )
-            raise WireError(f"{place} is declared {declared.declared} and holds {_kind(value)}")
-
-
-def _is_released(value: Any) -> bool:
-    return type(value) is Released or (type(value) is tuple and all(type(item) is Released for item in value))
-
-
-def _kind(value: Any) -> str:
-    return f"Released[{_kind(value.value)}]" if type(value) is Released else type(value).__name__
 
 
 def _field(owner: str, name: str, declared: Any) -> Field:

@@ -102,14 +102,14 @@ class RunStore:
             what = "it is a file" if self.folder.is_file() else error.strerror
             raise _unusable_store(self.folder, what) from error
         self._journal = FileLog(self.folder / "runs.db")
-        self._check_journal()
-
-    def _check_journal(self) -> None:
-        """The journal must be whole, from its newest snapshot. Chain and snapshot are for accidents here: whoever can
-        write the file can read the key that signs, and could chain all rows anew."""
+        # It must be whole, from its newest snapshot. Chain and snapshot are for accidents here: whoever can write the
+        # file can read the key that signs, and could chain all rows anew.
         key = self._journal.kept(*_SIGNING) if self._journal.has_secret(*_SIGNING) else None
         begin = trusted(self._journal, JOURNAL, key)
         self._journal.check(0 if begin is None else begin.count)
+        self._begun: dict[str, str] = {}
+        self._ended: dict[str, str] = {}
+        self._read: tuple[int, bytes] = (0, b"")  # so many rows of the journal are in both, up to this head
 
     def log(self, node: str) -> Log:
         if node not in self._open:
@@ -131,7 +131,7 @@ class RunStore:
     @contextlib.contextmanager
     def run(self, fingerprint: str) -> Iterator[str]:
         """The run to drive: one begun earlier by the same call and not ended, else a new one."""
-        held, run = self._claim(self._keyed_hash(fingerprint))
+        held, run = self._claim(fingerprint)
         try:
             yield run
         finally:
@@ -174,10 +174,8 @@ class RunStore:
         """The run that the same call would go on with, if there is one; nothing is written."""
         if not self._journal.has_secret(*_FINGERPRINTS):
             return None
-        return next(iter(self._unfinished(self._keyed_hash(fingerprint))), None)
-
-    def _unfinished(self, fingerprint: str) -> list[str]:
-        return [run for run in self._journal.begun_as(fingerprint) if self.how_ended(run) is None]
+        begun = self._journal.begun_as(self._keyed_hash(fingerprint))
+        return next((run for run in begun if self.how_ended(run) is None), None)
 
     def _keyed_hash(self, fingerprint: str) -> str:
         # A plain hash of the data would let a reader of the journal test guesses about a row.
@@ -185,14 +183,15 @@ class RunStore:
         return hashlib.blake2b(fingerprint.encode(), key=key, digest_size=32).hexdigest()
 
     def _claim(self, fingerprint: str) -> tuple[IO[str], str]:
+        key = self._keyed_hash(fingerprint)
         with self._journal.atomic():
-            for run in self._unfinished(fingerprint):
-                if (held := self.lock(run)) is not None:
+            for run in self._journal.begun_as(key):
+                if self.how_ended(run) is None and (held := self.lock(run)) is not None:
                     return held, run
             run = new_run_id()
             held = self.lock(run)
             assert held is not None
-            self._journal.append(run, 0, "begin", fingerprint, _now().encode())
+            self._journal.append(run, 0, "begin", key, _now().encode())
             return held, run
 
     def adopt(self, run: str) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from colonnade.errors import ColonnadeError, InvalidInput, LeakError, WireError
 from colonnade.notebook import Grid, shown
 from colonnade.privacy.values import Released, append_value, numbers_in, read_value
-from colonnade.runtime.program import BY_CODE, BY_TYPE, COORDINATOR, Failed, Sealed, Shape, check_fields
+from colonnade.runtime.program import BY_CODE, BY_TYPE, COORDINATOR, Failed, Sealed, Shape
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,7 +47,7 @@ def encode(message: Any, *, guarded: bool) -> bytes:
     values = tuple(getattr(message, field.name) for field in shape.fields)
     if guarded and shape.cls is not Failed:
         _check_guard(shape, values)
-    check_fields(shape, values)
+    _check_fields(shape, values)
     out: list[bytes | memoryview] = [_HEADER.pack(VERSION, shape.code)]
     for value in values:
         append_value(value, out)
@@ -55,6 +55,27 @@ def encode(message: Any, *, guarded: bool) -> bytes:
     if len(body) > _largest(shape.cls):
         raise WireError(f"{shape.cls.__name__} takes {len(body):,} bytes; over {LARGEST:,} must go as row blocks")
     return body
+
+
+def _check_fields(shape: Shape, values: tuple[Any, ...]) -> None:
+    """Every value is what its field declares, and passed a gate where the field says so."""
+    for declared, value in zip(shape.fields, values, strict=True):
+        if not declared.accepts(value):
+            place = f"{shape.cls.__name__}.{declared.name}"
+            if declared.released and not _is_released(value):
+                raise LeakError(
+                    f"{place} holds a bare {type(value).__name__}; pass it through the gate (gate.exact, "
+                    "gate.gaussian, ...). Nothing was sent."
+                )
+            raise WireError(f"{place} is declared {declared.declared} and holds {_kind(value)}")
+
+
+def _is_released(value: Any) -> bool:
+    return type(value) is Released or (type(value) is tuple and all(type(item) is Released for item in value))
+
+
+def _kind(value: Any) -> str:
+    return f"Released[{_kind(value.value)}]" if type(value) is Released else type(value).__name__
 
 
 def _check_guard(shape: Shape, values: tuple[Any, ...]) -> None:
@@ -114,7 +135,7 @@ def _decode(body: bytes) -> Any:
     if at != len(view):
         raise WireError(f"{len(view) - at:,} bytes left over behind {shape.cls.__name__}")
     try:
-        check_fields(shape, tuple(values))
+        _check_fields(shape, tuple(values))
     except LeakError as error:
         raise WireError(f"{shape.cls.__name__}: a field that must be released came unmarked") from error
     return shape.cls(*values)

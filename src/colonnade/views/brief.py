@@ -8,8 +8,8 @@ from typing import Any
 
 from colonnade.privacy.events import KINDS, shown
 from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
-from colonnade.views import odds
 from colonnade.views.fit_facts import FitFacts, RunFacts
+from colonnade.views.verdict import guess, percent
 
 IF = {  # what it rests on, in short, by trust model; docs/design.md
     Trust.NOBODY: "if nobody tells a keyed hash from random numbers",
@@ -31,7 +31,7 @@ def privacy_in_short(privacy: PrivacyStatement, left: Sequence[Sequence[Any]] = 
     """Whether it is private, what that means, what left, and what to mind; lines by name."""
     lines = {"verdict": _verdict(privacy)}
     if math.isfinite(privacy.epsilon):
-        best = odds.percent(odds.guess(privacy.epsilon, privacy.delta))
+        best = percent(guess(privacy.epsilon, privacy.delta))
         lines["that is"] = (
             f"somebody who knows everything but {privacy.unit}, and sees all that was released, tells two "
             f"possibilities for it apart in at most {best} of cases; a coin, in 50 %"

@@ -28,7 +28,7 @@ from colonnade.views.parts import with_error
 if TYPE_CHECKING:
     import polars as pl
 
-    from colonnade.views.curves import EffectCurves
+    from colonnade.views.model import EffectCurves
 
 
 class Coefficients(Mapping[str, Floats]):
@@ -171,7 +171,7 @@ class FitFacts:
 
     def curves(self) -> EffectCurves:
         """What each number does to the score over its declared range, in its own unit: a grid and effects."""
-        from colonnade.views.curves import curves_of
+        from colonnade.views.model import curves_of
 
         return curves_of(self)
 

@@ -1,23 +1,44 @@
-"""The sections about the model: its coefficients by party, its path along the penalty, and how good it is."""
+"""What the model says: its coefficients by party, what each number does to the score, its path along the penalty, and
+coefficients with intervals and tests, as text, as HTML and as sections of the report.
+
+A column's effect at a value is its part of the score there, less its part at the middle of its declared range, so that
+0 is a value of which everybody knows where it lies. Between the knots of a curve effects are linear: `grid` has them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from colonnade.errors import HeldByParty
+from colonnade.data.schema.columns import Date, Numeric, features_of, spans_of
+from colonnade.errors import HeldByParty, InvalidInput
+from colonnade.kernels.arrays import Floats
+from colonnade.kernels.curves import knots, values
 from colonnade.problem.kernel import Support
 from colonnade.views import chart
-from colonnade.views import parts as html
 from colonnade.views.chart import INK, party_colours
-from colonnade.views.curves import curves_part, in_curves, per_unit
-from colonnade.views.fit_facts import BASES, Evaluation, FitFacts, Quality
-from colonnade.views.parts import Markup, count_noun, figure, number, paragraph, table, with_error
+from colonnade.views.fit_facts import FitFacts
+from colonnade.views.parts import Markup, count_noun, figure, folded_part, number, paragraph, table, with_error
+
+if TYPE_CHECKING:
+    import polars as pl
 
 LARGEST = 20  # coefficients shown with a bar
 CURVES = 6  # of the path
+SHOWN = 12  # curves drawn in a report, the widest first
+# A notebook has no style sheet of ours: how large a plot is, and that its grid is faint.
+NOTEBOOK = (
+    ".effect-curves .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); } "
+    ".effect-curves .plot { display: block; overflow: visible; width: 70%; height: 12rem; margin: .2rem 1rem 1.5rem "
+    "4.6rem; } .effect-curves .grid line { stroke: #8886; } .effect-curves text { fill: currentColor; }"
+)
+WIDTH = 118  # of a line of text
+NOT_DETERMINED = "not determined at this budget"
 
 
 class NonzeroCoefficient(NamedTuple):
@@ -58,7 +79,7 @@ def model_section(fit: FitFacts) -> str:
     heads = [name for name, cells in columns if cells is not None]
     rows = list(zip(*(cells for _, cells in columns if cells is not None), strict=True))
     everything = table("Coefficients, largest first", heads, rows, numbers=len(heads) - 2)
-    parts.append(html.folded_part(f"All {count_noun(len(entries), 'coefficient')} as a table", everything))
+    parts.append(folded_part(f"All {count_noun(len(entries), 'coefficient')} as a table", everything))
     return "".join(parts)
 
 
@@ -142,59 +163,288 @@ def _path(fit: FitFacts) -> str:
     return "<h3>Along the penalty</h3>" + figure(drawn, caption, data)
 
 
-# ------------------------------------------------------------------------------------------------ how good it is
+# ------------------------------------------------------------------------------------------------ what numbers say
 
 
-def quality_section(evaluation: Evaluation | None, quality: Quality | None) -> str:
-    """What was measured; nothing where nothing was."""
-    parts: list[str] = []
-    if quality is not None:
-        rows = [(name, quality.shown(name)) for name in quality.values]
-        caption = "The joint model, and others to compare it with"
-        parts += [table(caption, ("model", quality.measure), rows, numbers=1), paragraph(quality.note, "soft")]
-    if evaluation is None:
-        return "".join(parts)
-    parts.append(paragraph(f"On {count_noun(evaluation.rows, 'row')} given for this report. {BASES[evaluation.basis]}"))
-    rows3 = [(name, with_error(value, error), meaning) for name, (value, error, meaning) in evaluation.figures.items()]
-    known = any(error is not None for _, error, _ in evaluation.figures.values())
-    caption = "Figures of quality" + ", ± one standard error of these rows" * known
-    parts.append(table(caption, ("measure", "figure", "meaning"), rows3))
-    parts += ['<div class="pair">', _roc(evaluation), _calibration(evaluation), "</div>", _contribution(evaluation)]
-    return "".join(parts)
+@dataclass(frozen=True, eq=False)
+class EffectCurve:
+    """One column's part of the score over its declared range."""
+
+    party: str
+    column: str
+    grid: Floats  # in the column's own unit, both ends of its range included; effects are linear in between
+    effect: Floats  # on the score, 0 at the middle of the range
+    missing: float | None = None  # of a missing value, where there is a column for that
+    low: Floats | None = None  # ends of the band around the effect, where the fit was made for inference
+    high: Floats | None = None
+
+    @property
+    def reach(self) -> float:
+        """From the least to the largest effect."""
+        return float(self.effect.max() - self.effect.min())
+
+    @property
+    def slope(self) -> float | None:
+        """The effect of one unit more, where it is the same everywhere; else None."""
+        steps = np.diff(self.effect) / np.diff(self.grid)
+        return float(steps[0]) if np.allclose(steps, steps[0], rtol=1e-9, atol=1e-12 * np.abs(steps).max()) else None
+
+    def __call__(self, at: Any) -> Floats:
+        """The effect at values in the column's own unit; those outside its range count as its ends."""
+        return np.asarray(np.interp(np.asarray(at, dtype=np.float64), self.grid, self.effect))
 
 
-def _roc(evaluation: Evaluation) -> str:
-    if not evaluation.roc:
+@dataclass(frozen=True, eq=False)
+class EffectCurves(Mapping[str, EffectCurve]):
+    """The effects of all numbers that are known here, by column ("party.column" where two parties share a name)."""
+
+    curves: tuple[EffectCurve, ...]
+    elsewhere: tuple[str, ...] = ()  # parties that keep theirs
+
+    def _names(self) -> dict[str, EffectCurve]:
+        names = [curve.column for curve in self.curves]
+        return {c.column if names.count(c.column) == 1 else f"{c.party}.{c.column}": c for c in self.curves}
+
+    def __getitem__(self, name: str) -> EffectCurve:
+        try:
+            return self._names()[name]
+        except KeyError:
+            raise InvalidInput(
+                f"no number {name!r} among the columns known here: {', '.join(self) or 'none'}."
+            ) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self.curves)
+
+    def table(self) -> pl.DataFrame:
+        """One row for each value of each grid; `low` and `high` where there are bands."""
+        import polars as pl
+
+        parts = []
+        for c in self.curves:
+            ends = [None] * c.grid.size
+            lows, highs = (ends if band is None else band.tolist() for band in (c.low, c.high))
+            parts += [(c.party, c.column, *at) for at in zip(c.grid, c.effect, lows, highs, strict=True)]
+        kinds: dict[str, Any] = {"party": pl.String, "column": pl.String}
+        kinds |= dict.fromkeys(("value", "effect", "low", "high"), pl.Float64)
+        return pl.DataFrame(parts, kinds, orient="row")
+
+    def plot(self) -> Any:
+        """All of them with plotly, one line a column; shown and hidden by a click on its name."""
+        go = chart.plotly_objects()
+        drawn = go.Figure()
+        for name, curve in self.items():
+            drawn.add_scatter(x=curve.grid, y=curve.effect, name=name, mode="lines", legendgroup=name)
+            if curve.low is not None and curve.high is not None:
+                around = {"x": [*curve.grid, *curve.grid[::-1]], "y": [*curve.high, *curve.low[::-1]]}
+                drawn.add_scatter(
+                    **around, name=f"band of {name}", fill="toself", mode="none", opacity=0.3, legendgroup=name
+                )
+        return drawn.update_layout(xaxis_title="value, in the column's own unit", yaxis_title="effect on the score")
+
+    def __repr__(self) -> str:
+        bent = sum(curve.slope is None for curve in self.curves)
+        away = f"; at {', '.join(self.elsewhere)} and not known here: theirs" if self.elsewhere else ""
+        return f"EffectCurves({len(self)} columns, {bent} of them bent{away})"
+
+    def _repr_html_(self) -> str:
+        return f'<div class="effect-curves"><style>{NOTEBOOK}</style>{curve_figures(self)}</div>'
+
+
+def curves_of(fit: FitFacts) -> EffectCurves:
+    """The effects of a fit's numbers."""
+    found, elsewhere = list[EffectCurve](), []
+    for party, schema in fit.schemas.items():
+        if schema is None:
+            continue
+        try:
+            x = np.asarray(fit.coefficients[party], np.float64)
+        except HeldByParty:
+            elsewhere.append(party)
+            continue
+        if x.ndim > 1:
+            raise InvalidInput("curves are of one score, and this model gives several a row: look at each alone.")
+        spans = spans_of(schema.columns)
+        found += [_curve(party, column, x[own]) for column, own in spans if isinstance(column, Numeric)]
+    return EffectCurves(tuple(found), tuple(elsewhere))
+
+
+def _curve(party: str, column: Numeric, x: Floats) -> EffectCurve:
+    hats = 1 << column.depth
+    missing = None
+    if not column.scale:
+        grid = np.array([column.low, column.high])
+        effect = x[0] * (grid - grid.mean())
+        middle = float(x[0] * grid.mean())
+    else:
+        grid = column.knots()
+        middle = float(values(np.zeros(1), x[:hats])[0])
+        effect = values(knots(column.depth), x[:hats]) - middle
+    if column.missing == "indicator":
+        missing = float(x[hats]) - middle
+    return EffectCurve(party, column.name, grid, effect, missing)
+
+
+def per_unit(fit: FitFacts, party: str) -> dict[str, float]:
+    """By the name of a column that enters as a line: what a coefficient of it is multiplied with for one own unit."""
+    schema = fit.schemas.get(party)
+    found = {}
+    for column in schema.columns if schema is not None else ():
+        if isinstance(column, Numeric) and column.scale and not column.depth:
+            found[column.name] = 2.0 / (column.high - column.low)
+        elif isinstance(column, Date):
+            found[column.name] = 2.0 / (column.high - column.low).days
+    return found
+
+
+def in_curves(fit: FitFacts, party: str) -> frozenset[str]:
+    """The encoded columns of a party that only together are a curve."""
+    schema = fit.schemas.get(party)
+    bent = [c for c in (schema.columns if schema is not None else ()) if isinstance(c, Numeric) and c.depth]
+    return frozenset(f.name for column in bent for f in features_of(column) if not f.binary)
+
+
+def curve_figures(curves: EffectCurves, parties: Sequence[str] = ()) -> Markup:
+    """The widest effects, each drawn over its own unit, in its party's colour, beside its figures."""
+    widest = sorted(curves.curves, key=lambda curve: -curve.reach)[:SHOWN]
+    colours = chart.party_colours(list(dict.fromkeys([*parties, *(curve.party for curve in curves.curves)])))
+    drawn = [_figure(curve, colours[curve.party]) for curve in widest if curve.reach > 0.0]
+    return Markup('<div class="pair">' + "".join(drawn) + "</div>") if drawn else Markup("")
+
+
+def _figure(curve: EffectCurve, colour: str) -> str:
+    points = list(zip(curve.grid.tolist(), curve.effect.tolist(), strict=True))
+    caption = f"{curve.party}: {curve.column}"
+    if curve.slope is not None:
+        caption += f", {number(curve.slope)} for one unit more"
+    line = chart.Curve(curve.column, points, colour, 0)
+    shown = chart.lines([line], chart.Axis(curve.column), chart.Axis("effect on the score"), label=caption)
+    rows = [(number(value), number(effect)) for value, effect in points]
+    rows += [] if curve.missing is None else [("missing", number(curve.missing))]
+    return figure(shown, caption, table(caption, (curve.column, "effect"), rows, numbers=2))
+
+
+def curves_part(fit: FitFacts) -> str:
+    """What a report says of the numbers."""
+    if not any(isinstance(c, Numeric) for schema in fit.schemas.values() if schema for c in schema.columns):
         return ""
-    caption = "ROC: positive rows found against negative rows accused, by threshold; on the grey line are guesses."
-    x, y = (chart.Axis(name, low=0.0, high=1.0) for name in ("negative rows accused", "positive rows found"))
-    drawn = chart.lines([chart.Curve("model", evaluation.roc, INK)], x, y, label=caption, diagonal=True)
-    rows = [tuple(f"{share:.3f}" for share in evaluation.roc[k]) for k in html.evenly_spaced(len(evaluation.roc))]
-    return figure(drawn, caption, table("Points of the ROC", (x.name, y.name), rows, numbers=2))
-
-
-def _calibration(evaluation: Evaluation) -> str:
-    if not evaluation.groups:
-        return paragraph(evaluation.remark, "soft")
-    caption = "Calibration: predicted against found, in groups of equal size; on the grey line both agree."
-    points = [(predicted, found) for predicted, found, _ in evaluation.groups]
-    low, high = (0.0, 1.0) if evaluation.roc else (min(map(min, points)), max(map(max, points)))
-    x, y = (chart.Axis(name, low=low, high=high) for name in ("predicted", "found"))
-    line = chart.Curve("model", points, INK, marks=True)
-    drawn = chart.lines([line], x, y, label=caption, diagonal=bool(evaluation.roc))
-    rows = [(f"{predicted:.4g}", f"{found:.4g}", f"{size:,}") for predicted, found, size in evaluation.groups]
-    return figure(drawn, caption, table("Groups", ("predicted", "found", "rows"), rows, numbers=3))
-
-
-def _contribution(evaluation: Evaluation) -> str:
-    if not evaluation.without:
+    curves = curves_of(fit)
+    if not (figures := curve_figures(curves, list(fit.coefficients))):
         return ""
-    whole = evaluation.figures[evaluation.measure][0]
-    rows = [("all parties", number(whole), "")]
-    rows += [(f"without {p}", number(value), number(value - whole)) for p, value in evaluation.without.items()]
-    parts = table("What each party adds", ("scores", evaluation.measure, "difference"), rows, numbers=2)
-    return parts + paragraph(
-        "A party's part of every score is left out and the rest stays as it is: what it adds to this model, not what a "
-        "model without it could reach.",
-        "soft",
+    more = f" The {SHOWN} that move it most of {len(curves)}." if len(curves) > SHOWN else ""
+    said = f"Each number's part of the score over its declared range, in its own unit, 0 at the middle of it.{more}"
+    return "<h3>What numbers say</h3>" + paragraph(said, "soft") + figures
+
+
+# ------------------------------------------------------------------------------------------------ intervals and tests
+
+
+@dataclass(frozen=True)
+class CoefficientRow:
+    """One line of the table; `low` and `high` are infinite where the budget does not determine it."""
+
+    name: str
+    party: str
+    estimate: float
+    low: float
+    high: float
+    pvalue: float
+    sampling: float  # its share of the variance
+    across: float  # how far the column reaches, by which it is drawn: units differ; 0: it is not
+
+    @property
+    def determined(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+
+@dataclass(frozen=True)
+class InferenceFacts:
+    """What is said of one model: what it is about, its coefficients, what is known of it as a whole, and warnings."""
+
+    title: str
+    about: tuple[str, ...]
+    level: float
+    adjusted: str  # of p-values, as in "p (Holm)"
+    rows: tuple[CoefficientRow, ...]
+    closing: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def figure_of(value: float) -> str:
+    """A number as tables show it: three digits that count, and no more zeros than it takes."""
+    if value == 0.0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = 2 - math.floor(math.log10(abs(value)))
+    return f"{value:,.{max(places, 0)}f}" if -3 <= places <= 6 else f"{value:.2e}"
+
+
+def probability(value: float) -> str:
+    return "" if math.isnan(value) else "< .001" if value < 0.0005 else f"{value:.3f}".lstrip("0")
+
+
+def _cells(row: CoefficientRow) -> tuple[str, ...]:
+    if not row.determined:
+        return (row.name, NOT_DETERMINED, "", "", "")
+    interval = f"[{figure_of(row.low)}, {figure_of(row.high)}]"
+    parts = f"{row.sampling:.0%} / {1.0 - row.sampling:.0%}"
+    return (row.name, figure_of(row.estimate), interval, probability(row.pvalue), parts)
+
+
+def _heads(facts: InferenceFacts) -> tuple[str, ...]:
+    return (
+        "column",
+        "estimate",
+        f"{100.0 * facts.level:.3g} % interval",
+        facts.adjusted,
+        "of the variance: sampling / noise",
     )
+
+
+def as_text(facts: InferenceFacts) -> str:
+    """The page as plain text."""
+    lines = [_heads(facts), *map(_cells, facts.rows)]
+    widths = [max(len(line[k]) for line in lines if k != 1 or line[k] != NOT_DETERMINED) for k in range(5)]
+    body = []
+    for cells in lines:
+        if cells[1] == NOT_DETERMINED:
+            body.append(f"{cells[0]:<{widths[0]}}  {NOT_DETERMINED}")
+            continue
+        rest = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells[1:], widths[1:], strict=True))
+        body.append(f"{cells[0]:<{widths[0]}}  {rest}")
+    above, below = (_wrapped(lines) for lines in ((facts.title, *facts.about), (*facts.closing, *facts.warnings)))
+    return "\n".join([*above, "", *body, "", *below])
+
+
+def _wrapped(lines: Sequence[str]) -> list[str]:
+    return [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent="  ")]
+
+
+def as_html(facts: InferenceFacts) -> Markup:
+    """The page for a notebook: the same words, with a line for every interval."""
+    words = "".join(paragraph(text) for text in (facts.title, *facts.about))
+    return Markup(words + _drawn(facts) + "".join(map(paragraph, (*facts.closing, *facts.warnings))))
+
+
+def _drawn(facts: InferenceFacts) -> Markup:
+    """The table with its intervals side by side, each in its party's colour and over its column's declared range; those
+    not determined, and the constant, have no line."""
+    shown = [row for row in facts.rows if row.determined and row.across]
+    ends = [row.across * end for row in shown for end in (row.low, row.high)]
+    span = (min(0.0, *ends), max(0.0, *ends)) if len(ends) > 1 else (0.0, 1.0)
+    colours = party_colours(list(dict.fromkeys(row.party for row in facts.rows)))
+    heads = (*_heads(facts)[:-1], "sampling / noise", Markup('<span class="wide">over its range</span>'))
+
+    def line(row: CoefficientRow) -> Sequence[str]:
+        value, low, high = (row.across * end for end in (row.estimate, row.low, row.high))
+        return (*_cells(row), chart.interval(value, low, high, span, colours[row.party]) if row in shown else "")
+
+    about = "Coefficients with their intervals, which are drawn for a move over each column's range"
+    return table(about, heads, map(line, facts.rows), numbers=4, bars=True)
+
+
+def inference_section(facts: InferenceFacts | str) -> str:
+    """The section of the report: a table with its plot, or why there is none."""
+    return paragraph(facts[:1].upper() + facts[1:]) if isinstance(facts, str) else as_html(facts)

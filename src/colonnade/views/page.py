@@ -1,6 +1,6 @@
 """The page: the verdict first, then the sections of one fit, put together and written in one piece. Here are those
-about the run: how it was found, the parties, convergence, cost, settings, reproduction. A section with nothing to say
-is left out."""
+about the run: how it was found, the parties, how good it is, convergence, cost, settings, reproduction. A section with
+nothing to say is left out."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from colonnade.privacy.store import write_synced
 from colonnade.views import chart
 from colonnade.views import parts as html
 from colonnade.views.chart import INK
-from colonnade.views.fit_facts import Evaluation, FitFacts, Quality, RunFacts, left_by_party, parties_of
-from colonnade.views.inference import InferenceFacts, inference_section
-from colonnade.views.model import model_section, quality_section
-from colonnade.views.privacy import privacy_section, traffic_section
-from colonnade.views.verdict import date_of, title_of, verdict_section
+from colonnade.views.fit_facts import BASES, Evaluation, FitFacts, Quality, RunFacts, left_by_party, parties_of
+from colonnade.views.model import InferenceFacts, inference_section, model_section
+from colonnade.views.verdict import date_of, privacy_section, title_of, traffic_section, verdict_section
 
 SOURCES = {
     "declared": "declared before the run",
@@ -73,6 +71,7 @@ def render_report(
 ) -> str:
     """The report as text; arguments as in `write_report`."""
     known = RunFacts.of(fit)
+    title, began = title_of(fit, known), date_of(fit.run)
     parts = [
         ("verdict", "The verdict", verdict_section(fit, known, quality, evaluation)),
         ("parties", "The parties", parties_section(fit, known)),
@@ -90,8 +89,8 @@ def render_report(
     shown_parts = [part for part in parts if part[2]]
     links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title, _ in shown_parts)
     return html.whole_page(
-        title_of(fit, known),
-        f"{date_of(fit.run)}run <code>{escape(fit.run)}</code>",
+        title,
+        f"{began}run <code>{escape(fit.run)}</code>",
         f'<nav aria-label="Sections"><ul>{links}</ul></nav>',
         "".join(html.section(*part) for part in shown_parts),
     )
@@ -273,3 +272,70 @@ def _model_digest(fit: FitFacts) -> str:
     """Of the coefficients known here and the intercept, as they are printed in full."""
     known = {party: x.tolist() for party, x in fit.coefficients.local.items()}
     return _digest(json.dumps([known, fit.intercept], sort_keys=True))
+
+
+# ------------------------------------------------------------------------------------------------ how good it is
+
+
+def quality_section(evaluation: Evaluation | None, quality: Quality | None) -> str:
+    """What was measured; nothing where nothing was."""
+    parts: list[str] = []
+    if quality is not None:
+        rows = [(name, quality.shown(name)) for name in quality.values]
+        caption = "The joint model, and others to compare it with"
+        parts += [
+            html.table(caption, ("model", quality.measure), rows, numbers=1),
+            html.paragraph(quality.note, "soft"),
+        ]
+    if evaluation is None:
+        return "".join(parts)
+    parts.append(
+        html.paragraph(f"On {html.count_noun(evaluation.rows, 'row')} given for this report. {BASES[evaluation.basis]}")
+    )
+    rows3 = [
+        (name, html.with_error(value, error), meaning) for name, (value, error, meaning) in evaluation.figures.items()
+    ]
+    known = any(error is not None for _, error, _ in evaluation.figures.values())
+    caption = "Figures of quality" + ", ± one standard error of these rows" * known
+    parts.append(html.table(caption, ("measure", "figure", "meaning"), rows3))
+    parts += ['<div class="pair">', _roc(evaluation), _calibration(evaluation), "</div>", _contribution(evaluation)]
+    return "".join(parts)
+
+
+def _roc(evaluation: Evaluation) -> str:
+    if not evaluation.roc:
+        return ""
+    caption = "ROC: positive rows found against negative rows accused, by threshold; on the grey line are guesses."
+    x, y = (chart.Axis(name, low=0.0, high=1.0) for name in ("negative rows accused", "positive rows found"))
+    drawn = chart.lines([chart.Curve("model", evaluation.roc, INK)], x, y, label=caption, diagonal=True)
+    rows = [tuple(f"{share:.3f}" for share in evaluation.roc[k]) for k in html.evenly_spaced(len(evaluation.roc))]
+    return html.figure(drawn, caption, html.table("Points of the ROC", (x.name, y.name), rows, numbers=2))
+
+
+def _calibration(evaluation: Evaluation) -> str:
+    if not evaluation.groups:
+        return html.paragraph(evaluation.remark, "soft")
+    caption = "Calibration: predicted against found, in groups of equal size; on the grey line both agree."
+    points = [(predicted, found) for predicted, found, _ in evaluation.groups]
+    low, high = (0.0, 1.0) if evaluation.roc else (min(map(min, points)), max(map(max, points)))
+    x, y = (chart.Axis(name, low=low, high=high) for name in ("predicted", "found"))
+    line = chart.Curve("model", points, INK, marks=True)
+    drawn = chart.lines([line], x, y, label=caption, diagonal=bool(evaluation.roc))
+    rows = [(f"{predicted:.4g}", f"{found:.4g}", f"{size:,}") for predicted, found, size in evaluation.groups]
+    return html.figure(drawn, caption, html.table("Groups", ("predicted", "found", "rows"), rows, numbers=3))
+
+
+def _contribution(evaluation: Evaluation) -> str:
+    if not evaluation.without:
+        return ""
+    whole = evaluation.figures[evaluation.measure][0]
+    rows = [("all parties", html.number(whole), "")]
+    rows += [
+        (f"without {p}", html.number(value), html.number(value - whole)) for p, value in evaluation.without.items()
+    ]
+    parts = html.table("What each party adds", ("scores", evaluation.measure, "difference"), rows, numbers=2)
+    return parts + html.paragraph(
+        "A party's part of every score is left out and the rest stays as it is: what it adds to this model, not what a "
+        "model without it could reach.",
+        "soft",
+    )

@@ -1,4 +1,16 @@
-"""What a reader wants first: what was asked, how good the answer is, what it cost, what left, and who agreed.
+"""What a reader wants first: what was asked, how good the answer is, what it cost, what left, and who agreed; then the
+sections that say in full what it cost, with its odds in plain words, and what left, by type and round.
+
+Two tables that differ in one unit, A and B; the adversary knows everything else and sees what the statement says it
+sees. (epsilon, delta) says of every set S of outcomes: P_A(S) ≤ e^epsilon · P_B(S) + delta, and the same with A and B
+swapped. Hence
+    a fair coin between A and B is guessed with probability at most (e^epsilon + delta) / (e^epsilon + 1),
+    a test of B that is wrong in a share a of cases finds A in at most
+    min(e^epsilon·a + delta, 1 − e^(−epsilon)·(1 − delta − a)).
+It does not say that odds move by at most e^epsilon except with chance delta. Of odds this holds:
+    odds for the truth afterwards ≤ e^t · odds before, except with a chance of at most c,
+with t = rho + 2·√(rho·ln(1/delta)) and c = delta for a release of price rho in zCDP, and with t = epsilon + ln 2 and c
+= 2·delta for every other. The proofs are in docs/privacy.md, "What epsilon and delta mean".
 
 Colours  masked, noisy and exact have one each, which means that and nothing else on any page; the word stands by it.
 """
@@ -14,10 +26,20 @@ from typing import Any
 
 from colonnade.privacy.events import KINDS, shown
 from colonnade.privacy.statement import Guarantee
-from colonnade.views import chart, odds
+from colonnade.views import chart
 from colonnade.views import parts as html
-from colonnade.views.fit_facts import Evaluation, FitFacts, Quality, RunFacts, left_by_party, parties_of
-from colonnade.views.parts import Markup, join_names, paragraph
+from colonnade.views.chart import INK
+from colonnade.views.fit_facts import (
+    Evaluation,
+    FitFacts,
+    Quality,
+    RunFacts,
+    left_by_party,
+    left_by_round,
+    parties_of,
+    reached_by_party,
+)
+from colonnade.views.parts import Markup, human_bytes, join_names, number, paragraph
 
 MEANINGS = {
     "masked": "random numbers to whoever lacks the mask",
@@ -32,6 +54,15 @@ AT_MOST = "“At most” is the plan that the ledgers approved before the first 
 UNKNOWN = (
     "This fit is of a version that did not keep what left; the statement under Privacy says what an adversary sees."
 )
+
+NAMES = {"neighbours": "neighbouring tables", "trust": "trust model", "sees": "an adversary sees"}
+BARS = 60  # rounds are put together where there are more
+BELIEFS = (0.001, 0.01, 0.1, 0.5, 0.9)
+COUNTED = (
+    "A message between two parties stands at both; the last line counts it once. Bytes are those of the codec, without "
+    "encryption and transport."
+)
+WRONG = 0.01  # of the example: how often a test may accuse the innocent
 
 
 def verdict_section(fit: FitFacts, known: RunFacts, quality: Quality | None, evaluation: Evaluation | None) -> str:
@@ -114,7 +145,7 @@ def cost_part(fit: FitFacts) -> str:
     privacy = fit.privacy
     if math.isinf(privacy.epsilon):
         return paragraph("No epsilon: exact values left, and no number bounds what can be found out from them.")
-    best = odds.percent(odds.guess(privacy.epsilon, privacy.delta))
+    best = percent(guess(privacy.epsilon, privacy.delta))
     plain = (
         f"Somebody who knows everything but {privacy.unit}, and sees all that was released, is told that it is one of "
         f"two: they name the right one in at most {best} of cases, where a coin names it in 50 %."
@@ -130,7 +161,7 @@ def left_part(fit: FitFacts, known: RunFacts) -> str:
     """What the plan let leave, by how it looked; who sent it, and how often at most."""
     if not known.left:
         return paragraph(UNKNOWN)
-    size = html.human_bytes(sum(sent.bytes for sent in left_by_party(fit)))
+    size = human_bytes(sum(sent.bytes for sent in left_by_party(fit)))
     legend = [f"{kind}: {MEANINGS[kind]}" for kind in KINDS if any(line[1] == kind for line in known.left)]
     most = f" {AT_MOST}" if any(line[3] > 1 for line in known.left) else ""
     return left_list(known.left) + paragraph(f"{size} in all. {'; '.join(legend).capitalize()}.{most}", "soft")
@@ -169,3 +200,149 @@ def approved_part(known: RunFacts) -> str:
 def sentence_parts(text: str) -> list[str]:
     """The clauses of assumptions that were joined as one sentence."""
     return [part.strip() for part in re.split(r"; and if ", text) if part.strip()]
+
+
+# ------------------------------------------------------------------------------------------------ what epsilon means
+
+
+def tail(epsilon: float, delta: float, rho: float | None) -> tuple[float, float]:
+    """t and c: the odds for the truth are multiplied by more than e^t with a chance of at most c."""
+    if rho is None:
+        return epsilon + math.log(2.0), min(1.0, 2.0 * delta)
+    return rho + 2.0 * math.sqrt(rho * math.log(1.0 / delta)), delta
+
+
+def belief(before: float, loss: float) -> float:
+    """The probability of the truth after odds of `before` were multiplied by e^loss."""
+    if before in (0.0, 1.0):
+        return before
+    # e^-loss cannot overflow: large losses just end at 1.
+    return 1.0 / (1.0 + (1.0 - before) / before * math.exp(-loss))
+
+
+def guess(epsilon: float, delta: float) -> float:
+    """The best chance of telling A from B when both are equally likely."""
+    small = math.exp(-epsilon)
+    return min(1.0, (1.0 + delta * small) / (1.0 + small))
+
+
+def power(wrong: float, epsilon: float, delta: float) -> float:
+    """The largest share of true cases found by a test that accuses wrongly in the share `wrong`."""
+    first = math.exp(epsilon) * wrong + delta if epsilon < 700.0 else math.inf  # beyond, it overflows
+    second = 1.0 - math.exp(-epsilon) * (1.0 - delta - wrong)
+    return max(0.0, min(1.0, first, second))
+
+
+def factor(loss: float) -> float:
+    """e^loss with four digits, rounded up, since it is said of bounds; inf where it is no float."""
+    if loss >= 700.0:
+        return math.inf
+    value = math.exp(loss)
+    step = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return math.ceil(value / step * (1 - 1e-13)) * step
+
+
+def percent(share: float) -> str:
+    """A probability with enough digits to be told from 0 and from 1; rounded up, since it is said of bounds."""
+    far = min(share, 1.0 - share)
+    if far <= 0.0:
+        return f"{share:.0%}".replace("%", " %")
+    digits = min(12, max(1, -math.floor(math.log10(far))))
+    least = math.ceil(share * 100.0 * 10**digits * (1 - 1e-13)) / 10**digits
+    return f"{least:.{digits}f}".rstrip("0").rstrip(".") + " %"
+
+
+# ------------------------------------------------------------------------------------------------ in full
+
+
+def privacy_section(fit: FitFacts) -> str:
+    statement = fit.privacy
+    kind = "statement none" if statement.guarantee == Guarantee.NONE else "statement"
+    values = statement.table()
+    names = ("epsilon", "delta", "unit", "neighbours", "trust", "accountant", "guarantee", "sees")
+    rows = {NAMES.get(name, name): _figure(values[name]) for name in names}
+    return "".join([paragraph(statement.sentence, kind), _meaning(fit), html.facts("The statement in figures", rows)])
+
+
+def _figure(value: object) -> str:
+    """A price as everywhere else: rounded up, and in words where it is unbounded."""
+    if not isinstance(value, float):
+        return str(value)
+    return shown(value).replace("-", "−") if math.isfinite(value) else number(value)
+
+
+def _meaning(fit: FitFacts) -> str:
+    epsilon, delta, unit = fit.privacy.epsilon, fit.privacy.delta, fit.privacy.unit
+    if math.isinf(epsilon):
+        return "<h3>What this means</h3>" + paragraph(
+            "No number bounds what an adversary can find out. Take it that whoever saw the messages below knows what "
+            f"is in them, and all that follows from it about {unit}."
+        )
+    guarantee = fit.privacy.guarantee
+    claimed = paragraph(f"The figures below hold as far as epsilon does, and its guarantee is: {guarantee}.")
+    loss, chance = tail(epsilon, delta, fit.privacy.rho)
+    text = (
+        f"Take two tables that differ in {unit} only, and any set of outcomes. Its chance under one of them is at most "
+        f"e^epsilon = {number(factor(epsilon))} times its chance under the other, plus delta = {number(delta)}. "
+        "From this follows what an adversary can do who knows everything but which of the two tables was used, and "
+        "sees what the statement says."
+    )
+    example = (
+        f"A coin decides which of the two it is. Without seeing anything the adversary guesses right in 50 % of cases; "
+        f"with all it sees, in at most {percent(guess(epsilon, delta))}. And if it may accuse wrongly in "
+        f"{percent(WRONG)} of cases only, it finds out the truth in at most "
+        f"{percent(power(WRONG, epsilon, delta))}, where blind accusing finds {percent(WRONG)}."
+    )
+    surprise = (
+        f"What it sees multiplies its odds for the truth by at most {number(factor(loss))}, except with a chance "
+        f"of at most {number(chance)}. So sure can it become:"
+    )
+    rows = [(percent(before), percent(belief(before, loss))) for before in BELIEFS]
+    heads = ("sure before the run", f"sure after it, at most, except with a chance of {number(chance)}")
+    beliefs = html.table("How sure an adversary can become of the truth", heads, rows, numbers=2)
+    parts = [
+        *([] if guarantee == Guarantee.PROVEN else [claimed]),
+        *map(paragraph, (text, example, surprise)),
+        beliefs,
+    ]
+    return "<h3>What this means</h3>" + "".join(parts)
+
+
+def traffic_section(fit: FitFacts) -> str:
+    directions = [("left", sent) for sent in left_by_party(fit)] + [("reached", sent) for sent in reached_by_party(fit)]
+    directions.sort(key=lambda line: (line[1].party, line[0]))
+    most = max((sent.bytes for _, sent in directions), default=0) or 1
+    rows = []
+    for way, sent in directions:
+        bar = chart.bar(float(sent.bytes), 0.0, (0.0, float(most)), INK)
+        rows.append((sent.party, way, sent.type, f"{sent.messages:,}", human_bytes(sent.bytes), bar))
+    share = html.Markup('<span class="wide">share of the largest</span>')
+    heads = ("party", "direction", "message", "count", "bytes", share)
+    total = ("all", "", "", f"{fit.communication.messages:,}", human_bytes(fit.communication.bytes), "")
+    meanings = [(kind, html.message_words(kind)) for kind in sorted({sent.type for _, sent in directions})]
+    parts = [
+        html.table("Messages by party, direction and type", heads, rows, numbers=2, bars=True, total=total),
+        paragraph(COUNTED, "soft"),
+        html.folded_part("What the messages are", html.table("Types of messages", ("message", "meaning"), meanings)),
+        _timeline(fit),
+    ]
+    return "".join(parts)
+
+
+def _timeline(fit: FitFacts) -> str:
+    """What left each party over the rounds, stacked."""
+    if not fit.communication.lines:
+        return ""
+    width = math.ceil((fit.communication.rounds + 1) / BARS)
+    places = list(range(0, fit.communication.rounds + 1, width))
+    heights = {party: [0.0] * len(places) for party in parties_of(fit)}
+    for party, parts in heights.items():
+        for number_, size in left_by_round(fit, party).items():
+            parts[number_ // width] += size
+    caption = f"Bytes that left each party, by {'round' if width == 1 else f'{width} rounds'}."
+    x, y = chart.Axis("round", whole=True), chart.Axis("bytes that left", bytes=True, low=0.0)
+    drawn = chart.stacked_bars(heights, places, x, y, label=caption)
+    sizes = zip(*heights.values(), strict=True)
+    rows = [(f"{place:,}", *(human_bytes(int(size)) for size in row)) for place, row in zip(places, sizes, strict=True)]
+    data = html.table("Bytes that left, from this round on", ("round", *heights), rows, numbers=len(heights) + 1)
+    return html.figure(drawn, caption, data)

@@ -34,9 +34,8 @@ from scipy.special import ndtr
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.ring import Ring
-from colonnade.methods.gram.curves import weigh
 from colonnade.methods.gram.integer_rows import Grid, entry_bounds, hat_levels, norms
-from colonnade.methods.gram.rule import Extended, GramRule, PublicColumns, RowFrame, survival
+from colonnade.methods.gram.rule import Extended, GramRule, PublicColumns, RowFrame, survival, weigh
 from colonnade.methods.method import Job, Labels, numbers
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism
@@ -302,12 +301,6 @@ def grid(
     plain = not centre.any() and bool((scale == 1.0).all())
     toward = np.full(keep.size, plain and cut_toward_zero(job, party, figures)) & ~binary[keep]
     return Grid(keep, centre, scale, low, high, figures.norm2[party], figures.step, unit, toward)
-
-
-def whole_frame(columns: PublicColumns) -> RowFrame:
-    """All columns as they are."""
-    every = columns.owner.size
-    return RowFrame(np.arange(every), np.zeros(every), np.ones(every), columns.norms, np.full(every, np.inf))
 
 
 def joint_sensitivity(job: Job, figures: Figures) -> float:

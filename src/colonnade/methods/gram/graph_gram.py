@@ -24,8 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.methods.gram.design import Figures, whole_frame
-from colonnade.methods.gram.losses import Losses
+from colonnade.methods.gram.design import Figures
 from colonnade.methods.gram.lwe_design import Exchange
 from colonnade.methods.gram.lwe_release import (
     exchange_of,
@@ -35,10 +34,10 @@ from colonnade.methods.gram.lwe_release import (
     read_parts,
     sums_parts,
 )
-from colonnade.methods.gram.planned import plan_gram
-from colonnade.methods.gram.private_gram import PrivateGram, conclude, describe
-from colonnade.methods.gram.rule import RowFrame
+from colonnade.methods.gram.private_gram import PrivateGram, conclude, describe, plan_gram
+from colonnade.methods.gram.rule import RowFrame, whole_frame
 from colonnade.methods.gram.secure_design import Design, GramSettings
+from colonnade.methods.gram.secure_products import Losses
 from colonnade.methods.gram.secure_release import (
     Collected,
     OwnMatrix,

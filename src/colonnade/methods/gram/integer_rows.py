@@ -50,7 +50,7 @@ class IntegerRows:
     """The rows of a block on a grid, a few at a time."""
 
     def __init__(self, block: Block, grid: Grid) -> None:
-        self.grid, self.count = grid, block.rows
+        self.grid, self.count, self.columns = grid, block.rows, int(grid.keep.size)
         # Rows are read in blocks: a compressed matrix is cut and turned once, so that a slice of rows is cheap.
         self._sparse = sparse.issparse(block.matrix)
         self._matrix = block.matrix
@@ -60,10 +60,6 @@ class IntegerRows:
                 self._matrix.sum_duplicates()  # what is stored twice at one place is one entry
             self._matrix.data = clean_cells(self._matrix.data)
         self.shortened = 0  # rows that were over the bound: for this party's operator, never for anybody else
-
-    @property
-    def columns(self) -> int:
-        return int(self.grid.keep.size)
 
     def rows(self, first: int, count: int, *beside: Integers) -> Integers:
         """Rows `first` to `first + count`, as integers; `beside` has the same rows of columns behind them."""

@@ -21,8 +21,7 @@ import numpy as np
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring_products import gram as own_products
-from colonnade.methods.gram.answer import chosen_weight, finish_all, gram_answer, released_gram
-from colonnade.methods.gram.curves import Curves
+from colonnade.methods.gram.answer import Curves, chosen_weight, finish_all, gram_answer, released_gram
 from colonnade.methods.gram.design import (
     HALF,
     OWN,
@@ -32,10 +31,9 @@ from colonnade.methods.gram.design import (
     label_bound,
     plan_joint,
     public_columns,
-    whole_frame,
 )
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows, directions
-from colonnade.methods.gram.rule import Gram, GramRule, PublicColumns, RowFrame, Solving, as_they_are
+from colonnade.methods.gram.rule import Gram, GramRule, PublicColumns, RowFrame, Solving, as_they_are, whole_frame
 from colonnade.methods.gram.solve import solve
 from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Own, SendLabels, finish_party
 from colonnade.privacy.block import Block, clean_cells

@@ -3,6 +3,9 @@
 Party    its own sums and its answers leave in one call of the gate, what it opened of others' answers in a second one,
          of the same mechanism: other entries, the same noise, paid for with the first.
 Coordinator   asks for everybody's parts, and reads products off what senders opened. It multiplies nothing.
+Fits     what class sums advise may not fit under encryption (rows that are shorter or longer than they were). Rows as
+         they are are known before a run: where they do not fit, nothing is sent and nothing is paid for; where only the
+         advice does not, rows stay as they are.
 """
 
 from __future__ import annotations
@@ -14,15 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.errors import ProtocolError
+from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats, Integers
-from colonnade.kernels.ring import add_products
-from colonnade.kernels.ring_products import gram as own_products
 from colonnade.methods.gram.design import HALF, OWN, Figures, noise_sd, own_count, sums_weights
-from colonnade.methods.gram.lwe_design import Exchange, Mechanism, Side, fitting, settle
+from colonnade.methods.gram.lwe_design import Exchange, Mechanism, Side, check_failure, fitting, settle
 from colonnade.methods.gram.lwe_products import Line, Products, Star
+from colonnade.methods.gram.messages import Parts, SendParts
+from colonnade.methods.gram.rule import whole_frame
 from colonnade.methods.gram.secure_design import Design, Layout, fixed_labels
-from colonnade.methods.gram.secure_products import Parts, SendParts
 from colonnade.methods.gram.secure_release import Collected, OwnMatrix, Prepared, SumsOfRows, gram_matrix
 from colonnade.privacy.events import Scope
 from colonnade.privacy.values import Packed, Private
@@ -37,6 +39,31 @@ def exchange_of(design: Design, figures: Figures, layout: Layout) -> Exchange:
 def fits(design: Design, figures: Figures, layout: Layout) -> bool:
     """Whether a stage's products can be computed under encryption at all."""
     return fitting(*_known(design, figures, layout)) is not None
+
+
+def check_encrypted(design: Design) -> None:
+    """Refuse a run of which a release does not fit under encryption, before any of them is paid for."""
+    privacy = design.job.privacy
+    assert privacy is not None
+    if (rows := design.settings.sketch_rows) is not None:
+        raise InvalidInput(
+            f"sketch_rows={rows} goes with trust='secure' or 'consortium': entries of buckets are too large under the "
+            "encryption of trust='parties'. Leave it out, or take another trust model."
+        )
+    check_failure(privacy.epsilon, privacy.delta, len(design.stages))
+    if design.sums is not None:
+        exchange_of(design, design.sums, Layout(design.job, design.sums, whole_frame(design.columns)))
+    planned = design.plan_as_they_are()
+    exchange_of(design, planned.figures, Layout(design.job, planned.figures, planned.frame))
+
+
+def fits_encrypted(design: Design) -> bool:
+    """Whether `check_encrypted` lets a run begin."""
+    try:
+        check_encrypted(design)
+    except InvalidInput:
+        return False
+    return True
 
 
 def _known(
@@ -97,19 +124,11 @@ def gram_parts(
 ) -> Program[tuple[Any, ...]]:
     """The Gram matrix of its own rows, and its part of the products with everybody else's: one mechanism."""
     gate, layout, width = matrix.gate, prepared.layout, matrix.width
-    own, sums = np.zeros((width, width), np.int64), np.zeros(width, np.int64)
-
-    def read(first: int, count: int) -> Integers:
-        rows = matrix.read(first, count)
-        own[:] += own_products(rows, bound=matrix.bound)
-        add_products(rows, matrix.constant[first : first + count, None], sums[:, None])
-        return rows
-
     products = Products(exchange, gate, line, prepared.digest, matrix.bound)
-    yield from products.pass_rows(read)
+    yield from products.pass_rows(matrix.add_up)
     diagonal, triangle, column_sums = layout.weights(gate.node)
     sent = matrix.squares_sent
-    values = (np.diag(own)[:sent], own[np.triu_indices(width, 1)], sums)
+    values = (np.diag(matrix.products)[:sent], matrix.products[np.triu_indices(width, 1)], matrix.sums)
     weights = (diagonal[:sent], triangle, column_sums)
     return (yield from _let_out(design, prepared, products, values, weights))
 

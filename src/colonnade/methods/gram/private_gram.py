@@ -28,18 +28,15 @@ import numpy as np
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram import lwe_release
-from colonnade.methods.gram.answer import chosen_weight, cut_short, finish_all, gram_answer, released_gram, without
-from colonnade.methods.gram.curves import Curves, choose_depth
+from colonnade.methods.gram.answer import Curves, chosen_weight, finish_all, gram_answer, released_gram, without
 from colonnade.methods.gram.design import (
     Figures,
     cut_toward_zero,
     label_bound,
-    plan_joint,
     public_columns,
     rule_rho,
-    whole_frame,
 )
-from colonnade.methods.gram.integer_rows import directions, entry_bounds, norms
+from colonnade.methods.gram.integer_rows import directions, entry_bounds, norms, uncut
 from colonnade.methods.gram.local import (
     Local,
     LocalParts,
@@ -48,28 +45,24 @@ from colonnade.methods.gram.local import (
     local_coordinator,
     local_party,
 )
-from colonnade.methods.gram.losses import STAGES, Losses
 from colonnade.methods.gram.lwe_products import Across
-from colonnade.methods.gram.planned import PlannedGram, check_encrypted, plan_gram
-from colonnade.methods.gram.rule import Gram, RowFrame, Solving, Sums, prepare, survival
-from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings, Layout, narrow_remark
-from colonnade.methods.gram.secure_products import (
+from colonnade.methods.gram.messages import (
     Diagonal,
     Introduce,
     Masked,
     Next,
     Parts,
+    Prepare,
     RunKey,
     Seed,
     SendDiagonal,
     SendParts,
-    exchange_seeds,
-    introduce_itself,
-    meet_coordinator,
 )
+from colonnade.methods.gram.rule import Gram, RowFrame, Solving, Sums, choose_depth, prepare, survival, whole_frame
+from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings, Layout, PlannedGram, narrow_remark
+from colonnade.methods.gram.secure_products import STAGES, Losses, exchange_seeds, introduce_itself, meet_coordinator
 from colonnade.methods.gram.secure_release import (
     OwnMatrix,
-    Prepare,
     Prepared,
     SumsOfRows,
     check_prepare,
@@ -144,6 +137,23 @@ def coordinator(job: Job, gate: Gate, settings: PrivateGram) -> Program[Answer]:
     return answer
 
 
+def plan_gram(design: Design, sums: Sums | None, losses: Losses) -> PlannedGram:
+    """Rows as the rule has them; under encryption, where those do not fit, rows as they are.
+
+    For those who are not lost: of the others no column is kept.
+    """
+    lost = [place in losses.places for place in range(len(design.job.roster.parties))]
+    here = np.flatnonzero(~np.array(lost)[design.columns.owner])
+    columns = design.columns.of(here, np.where(lost, 0.0, design.columns.norms))
+    rule = replace(design.rule, keep=min(design.rule.keep, here.size))
+    rule, frame = prepare(rule, columns, design.job.roster.rows, None if sums is None else sums.of(here))
+    planned = design.plan(rule, replace(frame, keep=here[frame.keep]))
+    if sums is None or not design.lattice:
+        return planned
+    layout = Layout(design.job, planned.figures, planned.frame)
+    return planned if lwe_release.fits(design, planned.figures, layout) else design.plan_as_they_are()
+
+
 def conclude(
     design: Design,
     planned: PlannedGram,
@@ -156,26 +166,27 @@ def conclude(
 ) -> Answer:
     """The answer, from the noisy Gram matrix in steps²; `whole`: rows of class sums were not shortened."""
     job, settings, joint, rule = design.job, design.settings, planned.figures, planned.rule
+    present, absent = losses.rest(job.roster.with_columns), losses.in_words()
     here = ~np.isin(design.columns.owner[planned.frame.keep], losses.places)  # the others' rows and columns go
     frame = planned.frame.of(np.flatnonzero(here), losses.places)
     there = np.flatnonzero(np.append(here, [True, True]))
     steps = steps[np.ix_(there, there)]
-    present = losses.rest(job.roster.with_columns)
+    remarks = (narrow_remark(design),) if design.switched else ()
     gram = Gram.of(planned.extended, steps * joint.step**2, design.sds(joint, frame))
+    proven = all(map(prepared.layout.whole, present))
+    cut = any(cut_toward_zero(job, name, joint) for name in present)
+    doubt = None if uncut(job) else "no declared schemas prove that rows and entries stay as they are"
+    doubt = "rows were added into buckets" if settings.sketch_rows else doubt
     every, bound = design.columns.owner.size, label_bound(job)
     rows, curves = job.roster.rows, Curves(design.columns.level, directions(job), settings.purpose == "prediction")
     known, select = (gram, frame, rule, job.problem), settings.penalty == "select"
     solved = solve(*known, rows=rows, columns=every, label_bound=bound, sums=sums, curves=curves, select=select)
-    doubt = "rows were added into buckets" if settings.sketch_rows else cut_short(job)
-    proven = all(map(prepared.layout.whole, present))
     counted = sums if whole else None  # of rows that were shortened they count nothing
     release = released_gram(job, gram, frame, rule.name, settings.cross, joint, proven=proven, sums=counted)
     solving = Solving(rule.ridge, frame.doubt, None if sums is None else sums.of(frame.keep), curves.choose, select)
-    cut = any(cut_toward_zero(job, name, joint) for name in present)
     release = replace(release, cut=cut, solving=solving)
-    remarks = ((WEAK,) if rule.name == "weak" else ()) + ((chosen_weight(solved),) if select else ())
-    remarks += (narrow_remark(design),) if design.switched else ()
-    return without(gram_answer(job, solved, release, remarks, doubt), losses.in_words())
+    remarks = (*((WEAK,) if rule.name == "weak" else ()), *((chosen_weight(solved),) if select else ()), *remarks)
+    return without(gram_answer(job, solved, release, remarks, doubt), absent)
 
 
 def party(job: Job, block: Block, gate: Gate, settings: PrivateGram) -> Program[Own]:
@@ -352,7 +363,7 @@ class PrivateGram(GramSettings, Method):
         if self.purpose == "inference":
             self._check_inference(job)
         if job.privacy is not None and job.privacy.trust == Trust.PARTIES:
-            check_encrypted(Design(job, self))
+            lwe_release.check_encrypted(Design(job, self))
 
     def _check_inference(self, job: Job) -> None:
         """Whether rows enter as they are, which public figures prove or not; and whether they are independent."""
@@ -363,10 +374,8 @@ class PrivateGram(GramSettings, Method):
                 f"purpose='inference' takes rows that do not depend on each other, and a person has up to "
                 f"{roster.unit.rows} here: fit on one row a person, or take purpose='prediction'."
             )
-        rule, frame = prepare(design.rule, design.columns, roster.rows, None)
-        how = {"nearest": True, "exact": design.exact}
-        figures, _ = plan_joint(job, design.columns, frame, rule, design.rho("joint"), **how)
-        layout = Layout(job, figures, frame)
+        planned = design.plan_as_they_are()  # the rule of this purpose
+        figures, layout = planned.figures, Layout(job, planned.figures, planned.frame)
         if missing := [party for party in roster.with_columns if not layout.whole(party)]:
             party = missing[0]
             bound = entry_bounds(job, party)[0]

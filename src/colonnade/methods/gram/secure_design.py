@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +31,7 @@ from colonnade.methods.gram.design import (
     exact_terms,
     joint_sensitivity,
     noise_sd,
+    plan_joint,
     plan_sums,
     public_columns,
     rule_rho,
@@ -40,14 +41,22 @@ from colonnade.methods.gram.design import (
 from colonnade.methods.gram.integer_rows import entry_bounds, norms
 from colonnade.methods.gram.lwe_design import ERROR, GROWTH, secrets_of
 from colonnade.methods.gram.lwe_products import block_rows as encrypted_rows
-from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, as_they_are, choose, noise_levels
+from colonnade.methods.gram.rule import (
+    Extended,
+    GramRule,
+    PublicColumns,
+    RowFrame,
+    as_they_are,
+    choose,
+    noise_levels,
+    whole_frame,
+)
 from colonnade.methods.gram.secure_products import Stage, block_rows
 from colonnade.methods.method import Job
 from colonnade.privacy.events import EXACT, HIDDEN, MASKED, Audience, Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.lattice import TABLE
 from colonnade.privacy.statement import Trust
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.wire import public_digest
 
 SUMS, JOINT = "noisy class sums of the columns", "the noisy Gram matrix of all columns, constant and labels"
 JOINT_EXACT = "the exact Gram matrix of all columns, constant and labels"
@@ -101,6 +110,16 @@ class GramSettings:
             )
 
 
+@dataclass(frozen=True)
+class PlannedGram:
+    """The Gram matrix that is released, from public figures and released class sums."""
+
+    figures: Figures
+    extended: Extended
+    frame: RowFrame
+    rule: GramRule
+
+
 class Design:
     """What everybody can work out before anything is sent."""
 
@@ -108,6 +127,7 @@ class Design:
         """`label`: of an exact run, how far labels lie from 0 at most, to whom it concerns."""
         self.approved, self.settings, self.exact = job, settings, job.privacy is None
         self.job = exact_terms(job, label) if self.exact else under_encryption(job, settings)
+        self.audience = audience(self.job)
 
     @cached_property
     def columns(self) -> PublicColumns:
@@ -131,6 +151,16 @@ class Design:
         if self.settings.labels == "secure" or not self.rule.sums:
             return None
         return NoisyLabels(self.job, self.job.rho * self.rule.sums / 2.0, 1.0)
+
+    def plan(self, rule: GramRule, frame: RowFrame) -> PlannedGram:
+        """The Gram matrix of the rows that a frame describes."""
+        buckets, nearest = self.settings.sketch_rows or 0, self.settings.purpose == "inference"
+        known = self.job, self.columns, frame, rule, self.rho("joint"), buckets
+        return PlannedGram(*plan_joint(*known, nearest=nearest, exact=self.exact), frame, rule)
+
+    def plan_as_they_are(self) -> PlannedGram:
+        """That of rows as they are, which is known before anything is released."""
+        return self.plan(as_they_are(self.columns.owner.size, self.rule.rho), whole_frame(self.columns))
 
     def rho(self, name: str) -> float:
         """What a release may cost."""
@@ -165,10 +195,6 @@ class Design:
         return (sums_sensitivity if figures.name == "sums" else joint_sensitivity)(self.job, figures)
 
     @property
-    def audience(self) -> Audience:
-        return audience(self.job)
-
-    @property
     def shares(self) -> float:
         """How often the noise of a product of two parties was added, by its variance."""
         if self.lattice:
@@ -181,17 +207,11 @@ class Design:
         return ("sums", "joint") if self.rule.sums else ("joint",)
 
     def stage(self, figures: Figures, digest: bytes, bits: Mapping[str, Integers] | None = None) -> Stage:
-        """The exchange of masked columns that a release takes; the rings of joint follow from what left before."""
-        rings = one_ring(figures.widths, figures.bits) if bits is None else bits
-        return Stage(figures.name, figures.length, rings, figures.pairs(self.job), digest)
-
-    def digest(self, prepare: object) -> bytes:
-        """What the parties of a stage must have been told alike: the whole message, and what they approved."""
-        job, privacy = self.approved, self.approved.privacy
-        agreed = None if privacy is None else sorted(map(repr, asdict(privacy).items()))  # in any order of parties
-        # The whole roster: from what its schemas say of both parties follow units, and so the noise of a product.
-        terms = agreed, job.problem, job.roster, self.settings
-        return public_digest(prepare, terms)
+        """The exchange of masked columns that a release takes; the rings of joint follow from what left before, those
+        of a release before which no lengths have left are all the same."""
+        if bits is None:
+            bits = {party: np.full(width, figures.bits, np.int64) for party, width in figures.widths.items()}
+        return Stage(figures.name, figures.length, bits, figures.pairs(self.job), digest)
 
     def sds(self, figures: Figures, frame: RowFrame) -> Floats:
         """The noise of every entry of the Gram matrix, in the frame's units."""
@@ -205,14 +225,13 @@ class Design:
         if self.exact:
             return self._exact_plans()
         sums, joint = (SUMS, JOINT) if self.audience is Audience.ALL else (SUMS_WITHIN, JOINT_WITHIN)
-        releases = [(sums, "sums")] * (self.rule.sums > 0) + [(joint, "joint")]
+        releases = [(sums, self.rho("sums"))] * (self.rule.sums > 0) + [(joint, self.rho("joint"))]
+        hidden, more = self._hidden(len(releases)), len(releases) if self.lattice else 1
         noisy = tuple(
-            Charge(Event(Mechanism.LATTICE, self.rho(name), math.inf, Scope.JOINT, self.audience), 1, what)
-            for what, name in releases
+            Charge(Event(Mechanism.LATTICE, rho, math.inf, Scope.JOINT, self.audience), 1, what)
+            for what, rho in releases
         )
-        more = len(releases) if self.lattice else 1
         rest = Charge(Event(Mechanism.CONTINUED, 0.0, math.inf, Scope.JOINT, self.audience), more, f"more of {joint}")
-        hidden = self._hidden(len(releases))
         plans: dict[str, Plan] = dict.fromkeys(self.job.roster.parties, (*noisy, rest, hidden))
         if self.labels is not None:
             plans[self.job.roster.label] = (self.labels.charge, *plans[self.job.roster.label])
@@ -292,7 +311,7 @@ def under_encryption(job: Job, settings: GramSettings) -> Job:
     masked, hidden = bytes_sent(job, ("joint",) if settings.purpose == "inference" else ("sums", "joint"))
     if masked < WORTH or masked < FEWER * hidden:
         return job
-    from colonnade.methods.gram.planned import fits_encrypted  # it builds on this file
+    from colonnade.methods.gram.lwe_release import fits_encrypted  # it builds on this file
 
     encrypted = replace(job, privacy=replace(job.privacy, trust=Trust.PARTIES.value))
     return encrypted if fits_encrypted(Design(encrypted, settings)) else job
@@ -344,12 +363,9 @@ class Layout:
 
     def places(self, party: str) -> Integers:
         """The kept columns of a party as places among its own."""
-        before = sum(len(p) for name, p in self.job.roster.positions.items() if self._comes_before(name, party))
+        roster = self.job.roster
+        before = sum(len(roster.positions[name]) for name in roster.parties[: roster.parties.index(party)])
         return self.frame.keep[self.kept[party]] - before
-
-    def _comes_before(self, name: str, party: str) -> bool:
-        parties = self.job.roster.parties
-        return parties.index(name) < parties.index(party)
 
     def whole(self, party: str) -> bool:
         """Whether columns of zeros and ones enter as they are: rows are as the schema has them, and within bounds.
@@ -467,8 +483,3 @@ class Rings:
 
 def _up(weights: Floats) -> Floats:
     return np.nextafter(weights * (1.0 + 2.0**-50), np.inf)  # noise is never less than priced
-
-
-def one_ring(widths: Mapping[str, int], bits: int) -> dict[str, Integers]:
-    """The same ring for all columns: of a release for which no lengths have left before."""
-    return {party: np.full(width, bits, np.int64) for party, width in widths.items()}

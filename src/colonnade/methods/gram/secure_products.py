@@ -7,6 +7,11 @@ Steps    every party tells its partners, sealed, the seed of its mask Uₖ and w
          when all of them were told the same. Eₖ = Xₖ + Uₖ goes to the coordinator, a block of rows at a time. It adds
          EₖᵀEₗ to a total and forgets Eₖ. Party k < l then sends -XₖᵀUₗ - Dₖₗ + R, l sends -UₖᵀXₗ - Dₗₖ - R, each with
          its noise; Dₖₗ + Dₗₖ = UₖᵀUₗ, k takes the even blocks of rows. Total and corrections give XₖᵀXₗ and the noise.
+Lost     the label holder stays, parties with columns stay, and as many parties as every policy asks for (`quorum`).
+         Whoever is lost stays lost. A party checks this for itself, from what it was told and from whose word on the
+         stage it has: a coordinator that gives up parties who are there can make it stop, and learns nothing more.
+Why      a stage is one mechanism. Its noise is for all who were told of it, so that whatever part of it leaves, under
+         whatever pretext, is a part of what was paid for: docs/privacy.md, Parties that are lost.
 Leaves   Eₖ, uniform to whoever lacks Uₖ (the coordinator); corrections, uniform but for their sum to whoever lacks R
          (the coordinator). Both sealed: whoever knows Uₖ or R (a partner) may never see them.
 Assumes  all follow the protocol, and the coordinator pools nothing with a party: together with one it reads the columns
@@ -15,110 +20,40 @@ Assumes  all follow the protocol, and the coordinator pools nothing with a party
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from colonnade.errors import ProtocolError
+from colonnade.errors import PartyLost, ProtocolError
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.bits import PackedRows, rows_size, unpack_rows
 from colonnade.kernels.ring_products import FLOAT_ROWS, Cut, cross, is_thin, residues, ring_masks
-from colonnade.methods.gram.losses import MEETING, STAGES, Losses
+from colonnade.methods.gram.messages import (
+    CoordinatorKey,
+    Introduce,
+    Masked,
+    Meet,
+    Next,
+    Parts,
+    RunKey,
+    Seed,
+    SendParts,
+)
+from colonnade.methods.method import Roster
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import ColumnPad
-from colonnade.privacy.values import Packed, Released
-from colonnade.runtime.program import COORDINATOR, Inbox, Post, Program, ask_one, expect, message, receive
+from colonnade.privacy.values import Packed
+from colonnade.runtime.program import COORDINATOR, Inbox, Post, Program, ask_one, expect, is_lost, receive
 from colonnade.runtime.wire import public_digest
 
 Rows = Callable[[int, int], Integers]  # first row, how many: those rows as integers
 Pair = tuple[str, str]
 BLOCK_BYTES = 3 << 20  # of the masked messages that all parties send for one block of rows
+MEETING, SUMS, GRAM = "before the first release", "while class sums were computed", "while the Gram matrix was computed"
+STAGES = {"sums": SUMS, "joint": GRAM}
 AHEAD = 2  # masked blocks that a party may be asked for before the first has come
-
-
-@message(120)
-class Introduce:
-    """Coordinator → party: send your key of this run."""
-
-
-@message(121)
-class RunKey:
-    """Party → coordinator, for the other parties: my public key of this run, signed by my pinned one."""
-
-    key: Released[bytes]
-    signature: Released[bytes]
-
-
-@message(122)
-class Meet:
-    """Coordinator → party: the keys of all parties, in roster order; empty for those who are lost."""
-
-    keys: tuple[bytes, ...]
-    signatures: tuple[bytes, ...]
-
-
-@message(140)
-class CoordinatorKey:
-    """Coordinator → party: my own public key of this run, signed by my pinned one; what is masked is sealed to it."""
-
-    key: bytes
-    signature: bytes
-
-
-@message(141)
-class Seed:
-    """Party → party, sealed: the digest of the next stage as I was told it; to a partner also the seed of my mask."""
-
-    digest: Released[bytes]
-    seed: Released[bytes]
-
-
-@message(142)
-class Next:
-    """Coordinator → party: send your next rows under their mask."""
-
-
-@message(143)
-class Masked:
-    """Party → coordinator, sealed: the next rows of my columns under a one-time mask, each column in its own ring."""
-
-    rows: Released[bytes]
-
-
-@message(144)
-class SendParts:
-    """Coordinator → party: send what you computed, without what concerns those who are lost, by place in the roster."""
-
-    lost: tuple[int, ...]
-
-
-@message(145)
-class SendDiagonal:
-    """Coordinator → party: send the squared lengths of your columns."""
-
-
-@message(146)
-class Diagonal:
-    """Party → coordinator, sealed: the squared lengths of its columns, noisy (inside a consortium exact)."""
-
-    squares: Released[Packed]
-
-
-@message(147)
-class Widths:
-    """Coordinator → party: the bits of the ring of each column, all parties' in roster order."""
-
-    bits: Integers
-
-
-@message(126)
-class Parts:
-    """Party → coordinator, sealed: its parts of the sums, noisy (inside a consortium exact), and its corrections of the
-    products with each partner."""
-
-    parts: tuple[Released[Packed], ...]
 
 
 @dataclass(frozen=True)
@@ -156,10 +91,9 @@ class Stage:
     def between(self, gate: Gate, pair: Pair) -> Integers:
         """R: what the first party of a pair adds to its correction and the second subtracts; from their own keys."""
         partner = pair[1] if pair[0] == gate.node else pair[0]
+        masks = self.masks(pair)
         key = gate.keyring.shared(partner, "corrections", *self.label(), *pair, "product 0")
-        width = self.bits[pair[1]].size
-        pad = ColumnPad(key, ("R",), np.full(width, 64))
-        return pad.rows(0, self.bits[pair[0]].size) & self.masks(pair)
+        return ColumnPad(key, ("R",), np.full(masks.shape[1], 64)).rows(0, len(masks)) & masks
 
     def blocks(self) -> list[tuple[int, int]]:
         """First row and number of rows of each masked message: the same for all parties."""
@@ -170,6 +104,78 @@ class Stage:
 def block_rows(bits: int) -> int:
     """Rows of so many bits, over all parties, that one block takes: the coordinator holds a few blocks at a time."""
     return max(1, 8 * BLOCK_BYTES // max(1, bits))
+
+
+# ------------------------------------------------------------------------------------------------ who is lost
+
+
+class Losses:
+    """Who is lost to a run, as one node knows it."""
+
+    def __init__(self, roster: Roster, *, spares: bool = True) -> None:
+        """spares  whether the programs can go on without a party."""
+        self.roster, self.quorum = roster, roster.quorum if spares else 0
+        self.lost: dict[str, str] = {}  # by party: when
+        self._came: dict[str, list[str]] = {}  # by party: noisy figures that have come from it
+
+    def rest(self, parties: Iterable[str]) -> tuple[str, ...]:
+        """Those of them who are still there."""
+        return tuple(party for party in parties if party not in self.lost)
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Who is lost, by place in the roster."""
+        return tuple(place for place, party in enumerate(self.roster.parties) if party in self.lost)
+
+    def hear(self, inbox: Inbox, when: str) -> None:
+        """Take note of whoever was given up instead of heard; an error where the run must not go on."""
+        self._add([node for node, came in inbox.items() if is_lost(came)], when)
+
+    def told(self, places: tuple[int, ...], me: str, when: str) -> None:
+        """Take note of whom the coordinator has given up: everybody of whom this party heard so, and perhaps more."""
+        parties = self.roster.parties
+        if not all(0 <= place < len(parties) for place in places):
+            raise ProtocolError(f"{COORDINATOR!r} gave up parties that are none")
+        named = [parties[place] for place in places]
+        if me in named or set(self.lost) - set(named):
+            raise ProtocolError(f"{COORDINATOR!r} gave up other parties than those of whom we heard so, or ourselves")
+        self._add(named, when)
+
+    def _add(self, names: Iterable[str], when: str) -> None:
+        new = [name for name in names if name not in self.lost]
+        self.lost |= dict.fromkeys(new, when)
+        if new:
+            self._check()
+
+    def _check(self) -> None:
+        roster, rest = self.roster, self.rest(self.roster.parties)
+        gone = ", ".join(map(repr, self.lost))
+        what = f"lost to this run, silent past the deadline: {gone}."
+        spent = "The run ends here; what had left any party is spent, and in its ledger"
+        if roster.label in self.lost:
+            raise PartyLost(f"{what} {roster.label!r} holds the labels, and nothing goes on without them. {spent}.")
+        if not self.quorum:
+            why = "It needs a quorum in every party's policy, and trust 'secure' or 'consortium', to go on"
+            raise PartyLost(f"{what} {why}. {spent}.")
+        if len(rest) < self.quorum:
+            raise PartyLost(f"{what} There are {len(rest)} left, and policies ask for {self.quorum}. {spent}.")
+        if not set(rest) & set(roster.with_columns):
+            raise PartyLost(f"{what} Nobody with columns is left. {spent}.")
+
+    # ------------------------------------------------------------------------ in words, at the coordinator
+
+    def came(self, parties: Iterable[str], what: str) -> None:
+        """Noisy figures have come from these parties."""
+        for party in parties:
+            self._came.setdefault(party, []).append(what)
+
+    def in_words(self) -> Mapping[str, str]:
+        """By party: when it was lost, and what had come from it by then."""
+        found = {}
+        for party, when in self.lost.items():
+            before = " and ".join(self._came.get(party, ()))
+            found[party] = f"{when}, {f'after its {before} had come' if before else 'before anything noisy had come'}"
+        return found
 
 
 # ------------------------------------------------------------------------------------------------ meeting
@@ -462,28 +468,6 @@ class Totals:
         for total, product in zip(self.cross.values(), products, strict=True):
             total[:] = product
         self.parts = dict(zip(parties, parts, strict=True))  # none before all have come
-
-
-@dataclass
-class Diagonals:
-    """The squared lengths of all columns: noisy, or inside a consortium exact, and then not kept either."""
-
-    widths: Mapping[str, int]  # by party: how many it has to tell
-    values: dict[str, Integers] = field(default_factory=dict)
-    name: str = "diagonals"
-
-    def add(self, inbox: Inbox) -> None:
-        for party in inbox:
-            came = expect(inbox, party, Diagonal).squares.value.values
-            if came.shape != (self.widths[party],):
-                raise ProtocolError(f"{party!r} sent {came.size} squared lengths for {self.widths[party]} columns")
-            self.values[party] = came
-
-    def save(self) -> tuple[Any, ...]:
-        return tuple(self.values), tuple(self.values.values())
-
-    def load(self, saved: tuple[Any, ...]) -> None:
-        self.values = dict(zip(*saved, strict=True))
 
 
 def collect(stage: Stage, own: Mapping[str, int], losses: Losses) -> Program[Totals]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -23,46 +23,19 @@ from colonnade.kernels.ring import Ring, add_products, add_squares
 from colonnade.kernels.ring_products import gram as own_products
 from colonnade.methods.gram.design import OWN, Figures, Name, grid, label_bound, noise_sd, own_count, sums_weights
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows, entry_bounds
-from colonnade.methods.gram.losses import GRAM, Losses
+from colonnade.methods.gram.messages import Diagonal, Parts, Prepare, SendDiagonal, Widths
 from colonnade.methods.gram.rule import RowFrame, Sums
 from colonnade.methods.gram.secure_design import MOST_BITS, Design, Layout, fixed_labels
-from colonnade.methods.gram.secure_products import (
-    Diagonal,
-    Diagonals,
-    Parts,
-    Rows,
-    SendDiagonal,
-    Stage,
-    Widths,
-    collect,
-    upload,
-    whole_table,
-)
+from colonnade.methods.gram.secure_products import GRAM, Losses, Rows, Stage, collect, upload, whole_table
 from colonnade.methods.method import Job
 from colonnade.privacy.block import LARGEST, Block, clean_cells
 from colonnade.privacy.events import Audience, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Packed, Private
-from colonnade.runtime.program import COORDINATOR, Post, Program, ask_one, message, public_bytes, receive
+from colonnade.runtime.program import COORDINATOR, Inbox, Post, Program, ask_one, expect, public_bytes, receive
+from colonnade.runtime.wire import public_digest
 
 ROOM = 1e-9  # of the longest column's square
-
-
-@message(148)
-class Prepare:
-    """Coordinator → all parties, the same to each: how rows of the next release are made, from public figures."""
-
-    name: str
-    step: float
-    bits: int
-    norm2: Integers  # by party, in roster order
-    constant: int
-    label: int
-    buckets: int
-    keep: Integers  # places among all columns, in roster order
-    centre: Floats
-    scale: Floats
-    labels: Floats  # noisy ones, where class sums go by them; else none
 
 
 @dataclass(frozen=True)
@@ -97,7 +70,8 @@ class OwnMatrix:
     def __post_init__(self) -> None:
         job, figures, me = self.design.job, self.prepared.figures, self.gate.node
         self.rows, self.holder = self.prepared.rows(self.block, me), me == job.roster.label
-        self.width = self.rows.columns + self.holder
+        self.width = width = self.rows.columns + self.holder
+        self.products, self.sums = np.zeros((width, width), np.int64), np.zeros(width, np.int64)
         self.constant = np.full(job.roster.rows, figures.constant)
         # Divided before labels are multiplied by it: a quotient of doubles over 2^53 would be past its bound, for some.
         label = figures.label // self.label_unit
@@ -123,6 +97,13 @@ class OwnMatrix:
         if self._bucketed is None:
             return self.rows.rows(first, count, *labels)
         return np.column_stack([self._bucketed(first, count), *labels])
+
+    def add_up(self, first: int, count: int) -> Integers:
+        """The same rows, whose products and sums are added to its own."""
+        rows = self.read(first, count)
+        self.products += own_products(rows, bound=self.bound)
+        add_products(rows, self.constant[first : first + count, None], self.sums[:, None])
+        return rows
 
     @property
     def squares_sent(self) -> int:
@@ -156,18 +137,10 @@ def release_gram(
         )
     told = yield from ask_one(COORDINATOR, Diagonal(released), Widths)
     stage = design.stage(figures, prepared.digest, layout.by_party(check_widths(layout, told)))
-    own, sums = np.zeros((width, width), np.int64), np.zeros(width, np.int64)
     if not figures.buckets:
         matrix.rows.shortened = 0  # they are read, and counted, again
-
-    def read(first: int, count: int) -> Integers:
-        rows = matrix.read(first, count)
-        own[:] += own_products(rows, bound=matrix.bound)
-        add_products(rows, matrix.constant[first : first + count, None], sums[:, None])
-        return rows
-
-    corrections = yield from upload(stage, gate, seeds, read, matrix.bound, losses)
-    values = (own[np.triu_indices(width, 1)], sums, *corrections.values())
+    corrections = yield from upload(stage, gate, seeds, matrix.add_up, matrix.bound, losses)
+    values = (matrix.products[np.triu_indices(width, 1)], matrix.sums, *corrections.values())
     masks: tuple[Any, ...] = (OWN.mask, OWN.mask, *(stage.masks(pair) for pair in corrections))
     if design.exact:
         return Parts(gate.exact(*(_packed(part, mask) for part, mask in zip(values, masks, strict=True))))
@@ -319,7 +292,15 @@ def check_prepare(design: Design, name: str, told: Prepare) -> Prepared:
     if not agreed:
         raise ProtocolError(f"{COORDINATOR!r} described another release than the one that was agreed")
     frame = RowFrame(told.keep, told.centre, told.scale, np.zeros(len(parties)), np.zeros(told.keep.size))
-    return Prepared(figures, Layout(job, figures, frame), design.digest(told))
+    return Prepared(figures, Layout(job, figures, frame), _digest(design, told))
+
+
+def _digest(design: Design, told: Prepare) -> bytes:
+    """What the parties of a stage must have been told alike: the whole message, and what they approved."""
+    job, privacy = design.approved, design.approved.privacy
+    agreed = None if privacy is None else sorted(map(repr, asdict(privacy).items()))  # in any order of parties
+    # The whole roster: from what its schemas say of both parties follow units, and so the noise of a product.
+    return public_digest(told, (agreed, job.problem, job.roster, design.settings))
 
 
 def check_widths(layout: Layout, told: Widths) -> Integers:
@@ -347,14 +328,36 @@ class Collected:
     cross: Mapping[tuple[str, str], Integers]
 
 
+@dataclass
+class Diagonals:
+    """The squared lengths of all columns: noisy, or inside a consortium exact, and then not kept either."""
+
+    widths: Mapping[str, int]  # by party: how many it has to tell
+    values: dict[str, Integers] = field(default_factory=dict)
+    name: str = "diagonals"
+
+    def add(self, inbox: Inbox) -> None:
+        for party in inbox:
+            came = expect(inbox, party, Diagonal).squares.value.values
+            if came.shape != (self.widths[party],):
+                raise ProtocolError(f"{party!r} sent {came.size} squared lengths for {self.widths[party]} columns")
+            self.values[party] = came
+
+    def save(self) -> tuple[Any, ...]:
+        return tuple(self.values), tuple(self.values.values())
+
+    def load(self, saved: tuple[Any, ...]) -> None:
+        self.values = dict(zip(*saved, strict=True))
+
+
 def collect_sums(design: Design, prepared: Prepared, gate: Gate, losses: Losses) -> Program[Collected]:
     """Class sums; in a consortium noised here, before anything else is done with them."""
     job, figures = design.job, prepared.figures
     stage = design.stage(figures, prepared.digest)
     own = {name: own_count(job, figures, name) for name in job.roster.parties}
     totals = yield from collect(stage, own, losses)
-    losses.came(totals.parts, "class sums")
     got, ring = Collected(totals.parts, totals.products()), Ring(figures.bits)
+    losses.came(totals.parts, "class sums")
     if design.audience is Audience.ALL:
         return replace(got, cross={pair: ring.signed(part) for pair, part in got.cross.items()})
     weights = [w for parts in got.own.values() for w in sums_weights(figures, len(parts))] + [1.0] * len(got.cross)

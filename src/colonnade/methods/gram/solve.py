@@ -27,8 +27,18 @@ from scipy.special import logit
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.methods.gram.curves import BEYOND, PROOF, Curves, candidates
-from colonnade.methods.gram.path import Path, along, bent_by, path, spread_out, widen
+from colonnade.methods.gram.answer import (
+    BEYOND,
+    PROOF,
+    Curves,
+    GramSolution,
+    along,
+    bent_by,
+    candidates,
+    path,
+    spread_out,
+    widen,
+)
 from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, Sums, expected_label_mean
 from colonnade.problem import quadratic
 from colonnade.problem.cone import nearest_monotone
@@ -42,25 +52,6 @@ MOST_NOISE = 0.2  # of the least eigenvalue: the noise's norm, where standard er
 CERTAIN = 3.0  # sds of its noise: a covariance of scores and labels of which nothing is taken away
 USUAL, APART = 0.3, 0.5  # mean and sd of the factor that makes scores of much noise err least
 MOST_DRIFT = 0.25  # of a standard error: by so much a bias brings the cover of a 95 % interval down to 94.3 %
-
-
-@dataclass(frozen=True)
-class GramSolution:
-    """A model of all d columns in their own units, and how sure it is."""
-
-    coefficients: Floats  # (d,) 0 for columns that were not kept
-    intercept: float
-    errors: Floats  # (d,) standard errors: sampling and privacy noise; see solve
-    uncovered: str | None  # why intervals of these errors may miss the truth too often; None: they do not
-    intercept_error: float
-    privacy_errors: Floats  # (d,) the part of `errors` that the noise alone brings
-    path: Path | None
-    penalty: Penalty | None  # that was solved with: the problem's own, or the one of the path that was chosen
-    gap: float  # duality gap of the quadratic problem that was solved
-    ridge: float  # what the rule added to the diagonal of A'A (in the frame's units)
-    link: Link | None  # classification only
-    kept: float  # of the scores' size around their mean: below 1 where labels are numbers and scores owe much to noise
-    signal: float  # covariance of score and label, in standard deviations of its noise
 
 
 def solve(
@@ -83,7 +74,7 @@ def solve(
     the ridge or a penalty; and they hold given the columns in use: with an l1 penalty or a set they say nothing about
     which columns those should be (0 for columns that are out). `uncovered` says where they do not cover.
 
-    `curves` says of all columns which are hats: as much is made of them as the release bears out (curves.py), and they
+    `curves` says of all columns which are hats: as much is made of them as the release bears out (answer.py), and they
     are kept monotone where that is declared. Scores of numbers are drawn to their mean where `curves.choose` says so.
     `select`: of all weights along the penalty's path the one is taken whose error on other rows is expected to be
     least, what the model learnt of the noise counted in.
@@ -92,17 +83,19 @@ def solve(
     if (usable := curves.unbroken(frame.keep)).size < frame.keep.size:
         gram, frame = _weighted(gram, frame, *_in_use(widen(np.ones(usable.size), usable, frame.keep.size)))
     curves = curves.of(frame.keep)
+    doubt = curves.doubt
     attempt = _borne_out if curves.choose and bool(curves.level.any()) else _tried
     problems = along(problem) if select else [problem]
     known = rows, columns, label_bound, sums
     every = [(one, attempt(gram, frame, curves, rule, one, *known)) for one in problems]
     asked, (problem, tried) = _term(problem), min(every, key=lambda one: one[1].risk)
     frame, _, moments, model, found, x, spread, scores = tried
-    uncovered = curves.doubt or _uncovered(problem, rule, moments, x, spread, rows)
+    uncovered = doubt or _uncovered(problem, rule, moments, x, spread, rows)
     kept = _kept(problem, scores) if curves.choose and uncovered is not None else 1.0
+    intercept, signal = _intercept(problem, moments, kept * x), scores.signal
     return GramSolution(
         coefficients=widen(kept * x, frame.keep, columns),
-        intercept=_intercept(problem, moments, kept * x),
+        intercept=intercept,
         errors=widen(spread.errors[:-1], frame.keep, columns),
         uncovered=uncovered,
         intercept_error=float(spread.errors[-1]),
@@ -113,7 +106,7 @@ def solve(
         ridge=moments.ridge,
         link=_link(problem, moments, model, x, scores) if problem.loss.classifies else None,
         kept=kept,
-        signal=scores.signal,
+        signal=signal,
     )
 
 
@@ -175,7 +168,7 @@ def _tried(
 def _borne_out(
     gram: Gram, frame: RowFrame, curves: Curves, rule: GramRule, problem: Problem, rows: int, *known: Any
 ) -> _Tried:
-    """Of solves with lighter and heavier hats the one that explains most, by more than its noise; see curves.py."""
+    """Of solves with lighter and heavier hats the one that explains most, by more than its noise; see answer.py."""
     s, best, most = frame.keep.size, None, 0.0
     of_gram = np.square(gram.noise[:s, :s] / (rows * np.outer(frame.scale, frame.scale)))
     proof = PROOF[problem.loss.classifies]
