@@ -94,6 +94,8 @@ def local(X: Any, y: Floats, parts: Sequence[Indices], each: int, cost: float = 
             column = dual_table(block, labels, block[[index]], labels[[index]])[:, 0]
             column[index] += 1.0 / cost
             bend = value - 2.0 * float(gradient[index]) + float(column[index])
+            if t and bend <= 0.0:  # the only example of this node, met before
+                break
             step = min(max((value - float(gradient[index])) / bend, 0.0), 1.0) if t else 1.0
             value = (
                 (1 - step) ** 2 * value
