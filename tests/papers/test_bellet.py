@@ -103,6 +103,7 @@ def test_a_local_walk_of_one_node_with_all_examples_chooses_as_the_distributed_o
     y = np.where(rng.random(60) < 0.5, 1.0, -1.0)
     rows, together = bellet_svm.walk(X, y, 4, 8)
     alone = bellet_svm.local(X, y, [np.arange(60)], 8)
+    assert bellet_svm.local(X, y, [np.array([7])], 3).tolist() == [7]  # a node that has one example gives it
     assert sorted(together.tolist()) == sorted(alone.tolist())
     # Solved for the best weights, the same examples cannot be worse; with all of them the gap closes.
     assert bellet_svm.solved(X, y, together, 4)["objective"] <= rows[-1]["objective"] * (1 + 1e-9)
