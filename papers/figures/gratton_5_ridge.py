@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from papers.figure import Case, Figure
@@ -50,12 +51,18 @@ FIGURE_2 = Figure(
     claims=(
         faster("D-Ridge is faster than diffusion with B = 1", "D-Ridge B=1", "diffusion 0.02 B=1", "to_1e-2"),
         faster("D-Ridge is faster than diffusion with B = 10", "D-Ridge B=10", "diffusion 0.02 B=10", "to_1e-2"),
-        alike(
-            "who knows the labels hardly matters to diffusion",
-            "diffusion 0.02 B=1",
-            "diffusion 0.02 B=10",
-            "to_1e-2",
-            1.25,
+        replace(
+            alike(
+                "who knows the labels hardly matters to diffusion",
+                "diffusion 0.02 B=1",
+                "diffusion 0.02 B=10",
+                "to_1e-2",
+                1.25,
+                reproduces=False,
+                finding="it hardly matters on most graphs; among the hundred that a full run draws are some on which it costs, or saves, a third of the rounds.",
+            ),
+            changed="said to hold after quick runs, of six graphs.",
+            quick=True,
         ),
     ),
     privacy=NO_PRIVACY,
