@@ -7,7 +7,6 @@ Parties answer in threads of this process, so that a test can hold a run at a qu
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import threading
@@ -265,7 +264,7 @@ def test_a_store_that_fails_when_a_run_ends_is_come_to_again(tmp_path: Path) -> 
     service.queue.submit("job", "text", "me")
     taken = service.queue.take()
     assert taken is not None
-    process = multiprocessing.get_context("fork").Process(target=int)
+    process = coordinator_service._FRESH.Process(target=int)  # a fork of this process may hold gRPC's threads
     process.start()
     process.join()
     desk = mock.Mock(ending=("failed", "refused"), run="run", round=1, bytes=1)
