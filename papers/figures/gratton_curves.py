@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 LEVEL = 0.05
 SIGN_TEST = "one-sided sign test over the seeds at 5 %"
 NO_PRIVACY = "none: every value that the agents send is exact"
+FAR = 10.0  # times the worst start: what goes beyond it diverges, and a mean with it would hide all other curves
 
 
 def curves(title: str, measure: str = "misalignment") -> Callable[[pl.DataFrame], Plot]:
-    """A drawing: the mean over seeds of each curve, on logarithmic axes; dotted, the centralised answers' own errors."""
+    """A drawing: the mean over seeds of each curve, on logarithmic axes; dotted, the centralised answers' own errors.
+
+    Seeds of a curve that diverge are left out, and counted in its name.
+    """
 
     def draw(table: pl.DataFrame) -> Plot:
         import polars as pl
@@ -32,8 +36,11 @@ def curves(title: str, measure: str = "misalignment") -> Callable[[pl.DataFrame]
         floors: dict[float, None] = {}
         for name, method in table.select("curve", "method").unique(maintain_order=True).iter_rows():
             own = table.filter(pl.col("curve") == name)
-            mean = own.group_by("round").agg(pl.col(measure).mean()).sort("round")
-            panel.line(mean["round"], mean[measure], name, method)
+            start = pl.col(measure).filter(pl.col("round") == pl.col("round").min()).max()
+            astray = own.filter(~(pl.col(measure) <= FAR * start))["seed"].unique()
+            mean = own.filter(~pl.col("seed").is_in(astray.to_list())).group_by("round").agg(pl.col(measure).mean())
+            told = f"{name} ({len(astray)} of {own['seed'].n_unique()} diverge, not shown)" if len(astray) else name
+            panel.line(*(mean.sort("round")[axis] for axis in ("round", measure)), told, method)
             if measure == "misalignment" and "floor" in own.columns:
                 floors[float(f"{own['floor'].to_numpy().mean():.1g}")] = None
         for floor in floors:
