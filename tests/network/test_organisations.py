@@ -207,6 +207,12 @@ source = "table.parquet"
         (lambda text: text.replace("source =", "sauce ="), "a file or a database"),
         (lambda text: text + "[[", "not a TOML file"),
         (lambda text: "open_hours = 0\n" + text, "open_hours = 0 must be a number of hours above 0"),
+        (lambda text: "open_hours = -1.0\n" + text, "open_hours = -1.0 must be a number of hours above 0"),
+        (lambda text: "open_hours = nan\n" + text, "open_hours = nan must be a number of hours above 0"),
+        (
+            lambda text: "open_hours = 8785\n" + text,
+            "open_hours = 8785 must be a number of hours above 0, 8,784 at most",
+        ),
         (lambda text: text + "[limits]\nscore = 3", "[limits] has an unknown entry 'score'; known: methods, epsilon,"),
         (lambda text: "limits = 3\n" + text, "[limits] must be a table"),
         (lambda text: text + "[limits]\nscores = true", "scores = True must be a whole number of runs, 0 or more"),

@@ -107,9 +107,6 @@ class RunStore:
         key = self._journal.kept(*_SIGNING) if self._journal.has_secret(*_SIGNING) else None
         begin = trusted(self._journal, JOURNAL, key)
         self._journal.check(0 if begin is None else begin.count)
-        self._begun: dict[str, str] = {}
-        self._ended: dict[str, str] = {}
-        self._read: tuple[int, bytes] = (0, b"")  # so many rows of the journal are in both, up to this head
 
     def log(self, node: str) -> Log:
         if node not in self._open:

@@ -77,7 +77,7 @@ class PublicColumns:
     binary: Flags  # (d,) only 0 and 1
     nonnegative: Flags  # (d,) at least 0 (and clipped there)
     level: Indices  # (d,) of a curve's hat, 1, 2, …; 0: no hat
-    weight: Floats  # (d,) of a column in centred rows: curve_weights
+    weight: Floats  # (d,) of a column in centred rows: `weigh`
 
     def of(self, places: Indices, norms: Floats) -> PublicColumns:
         """Some of them, with the bounds of rows given."""
