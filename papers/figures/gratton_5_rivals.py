@@ -17,8 +17,8 @@ SETTING = (
 )
 SAME_ITERATION = (
     "DC-ADMM with the residual shared by all agents is algorithm 6, line by line, and algorithm 7 tends to algorithm 6 as its inner loop "
-    "goes on. What differs is that DC-ADMM keeps the residual at one agent here: one curvature of N. That costs it rounds on some of "
-    "the graphs that are drawn and none on others; with few columns and many rows (figures 5.12 and 5.13) in every seed."
+    "goes on. What differs is that DC-ADMM keeps the residual at one agent here: one curvature of N. With two columns an agent that costs "
+    "it rounds on nearly all graphs (figures 5.11 and 5.12); with ten it saves a few."
 )
 APART = (
     "With weight 1e-3 the penalty hardly counts, and the rounds are those of ridge (figures 5.11 to 5.14): the two overlap in the median, "

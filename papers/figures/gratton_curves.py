@@ -40,7 +40,8 @@ def curves(title: str, measure: str = "misalignment") -> Callable[[pl.DataFrame]
             astray = own.filter(~(pl.col(measure) <= FAR * start))["seed"].unique()
             mean = own.filter(~pl.col("seed").is_in(astray.to_list())).group_by("round").agg(pl.col(measure).mean())
             told = f"{name} ({len(astray)} of {own['seed'].n_unique()} diverge, not shown)" if len(astray) else name
-            panel.line(*(mean.sort("round")[axis] for axis in ("round", measure)), told, method)
+            mean = mean.sort("round")
+            panel.line(mean["round"], mean[measure], told, method)
             if measure == "misalignment" and "floor" in own.columns:
                 floors[float(f"{own['floor'].to_numpy().mean():.1g}")] = None
         for floor in floors:
