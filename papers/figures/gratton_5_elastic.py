@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,11 @@ def two_claims(one: str, other: str) -> tuple[Claim, ...]:
     )
 
 
+first, *others = two_claims("P=10", "P=40")
+SLOW = (
+    "on one of the hundred graphs of a full run it is still above 1e-2 after 500 rounds, and falling: slow, not stuck."
+)
+CHANGED = "said to hold after quick runs, of few graphs."
 FIGURE_5 = Figure(
     name="gratton-5.5",
     paper=PAPER,
@@ -55,7 +61,7 @@ FIGURE_5 = Figure(
     cases=partial(listed, 500, 5, [*beside("P=10", 20, 10, True), *beside("P=40", 20, 40, False)]),
     run=run,
     draw=curves("Gratton 5.5: elastic net, 20 agents (M = 2P; with GraphADMM)", "error"),
-    claims=two_claims("P=10", "P=40"),
+    claims=(replace(first, reproduces=False, finding=SLOW, changed=CHANGED, quick=True), *others),
     privacy=NO_PRIVACY,
     printed={"seed": PRINTED},
     shares=SHARES,
