@@ -59,7 +59,7 @@ FIGURE_2 = Figure(
                 "to_1e-2",
                 1.25,
                 reproduces=False,
-                finding="it hardly matters on most graphs; among the hundred that a full run draws are some on which it costs, or saves, a third of the rounds.",
+                finding="it hardly matters on most graphs; among the hundred that a full run draws are some on which it costs half as many rounds again, or saves a third.",
             ),
             changed="said to hold after quick runs, of six graphs.",
             quick=True,

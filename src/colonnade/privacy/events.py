@@ -1,7 +1,8 @@
 """What was released, as facts: events, plans of events, policies; and how a price is written for people.
 
 The ledger stores events; what they cost is derived from them (accountant.py), and may be derived better tomorrow.
-The kinds below are a fixed table: a kind is never removed and never changes its meaning, an unknown one is refused.
+The kinds below are a fixed table: from the first release on a kind is never removed, none ever changes its meaning, and
+an unknown one is refused.
 """
 
 from __future__ import annotations
