@@ -6,7 +6,7 @@ Source   ours. Rows are exact (O(n) a step), columns lazy: with q the slopes now
          p the length of the path that q has gone since column k was last evaluated,
          |<x_k, q>| ≤ min(|<x_k, q⁰>| + ‖x_k‖·‖q − q⁰‖,  |last score| + ‖x_k‖·p).
 Leaves   nothing: arrays in, arrays out. Not private.
-Price    O(n) a step and a few columns; a full pass for each snapshot.
+Price    O(n + candidates) a step and a few columns; a full pass for each snapshot.
 
 Margins. A computed score is one sequential sum of at most `most` products, so it differs from the exact one by at
 most most·2^-52·‖x_k‖·‖q‖ (Cauchy-Schwarz); two of them are compared, and norms carry relative errors of at most
@@ -72,24 +72,32 @@ def _choose_candidates(
 
 @njit(cache=True)
 def _largest_score(
-    csc: Csc, q: Floats, candidates: Indices, path: float, seen: Floats, stamp: Floats, bound: Floats
+    csc: Csc, q: Floats, candidates: Indices, path: float, seen: Floats, stamp: Floats, bound: Floats, left: Indices
 ) -> Any:
     """(|score|, column, sign, nonzeros read) of the candidate with the largest score, from the top bound down."""
     data, indices, indptr = csc
-    best, best_k, best_sign, read = -1.0, -1, 1, 0
-    while True:
-        top, x = -1.0, -1
-        for i in range(candidates.size):
-            if bound[i] > top:
-                top, x = bound[i], i
-        if x < 0 or top < best:
-            return best, best_k, best_sign, read
+    best, best_k, best_sign, read, count, done = -1.0, -1, 1, 0, 1, 0
+    left[0] = np.argmax(bound)
+    while done < count:
+        x = left[done]
+        if bound[x] < best:
+            break
         k = candidates[x]
         score = column_dot(data, indices, indptr[k], indptr[k + 1], q)
         read += indptr[k + 1] - indptr[k]
-        seen[x], stamp[x], bound[x] = abs(score), path, -1.0
+        seen[x], stamp[x] = abs(score), path
         if abs(score) > best or (abs(score) == best and k < best_k):
             best, best_k, best_sign = abs(score), k, 1 if score >= 0.0 else -1
+        done += 1
+        if done == 1:  # what the first one leaves, largest bound first: most steps leave little
+            count = 1
+            for i in range(candidates.size):
+                if bound[i] >= best and i != x:
+                    left[count] = i
+                    count += 1
+            rest = left[1:count]
+            rest[:] = rest[np.argsort(-bound[rest])]
+    return best, best_k, best_sign, read
 
 
 @njit(cache=True)
@@ -105,7 +113,7 @@ def _lazy_kernel(
     inflate = 1.0 + (n + 8) * 2.0**-51
     v, q, last = np.zeros(n), np.empty(n), np.zeros(n)
     at_snapshot, bound = np.empty(d), np.empty(d)
-    candidates, seen, stamp = np.empty(d, dtype=np.int64), np.empty(d), np.empty(d)
+    candidates, left, seen, stamp = np.empty(d, dtype=np.int64), np.empty(d, dtype=np.int64), np.empty(d), np.empty(d)
     inner = shrink_rows(loss, math.inf, 1.0, y, v, q)
     snapshot = q.copy()
     _, _, size = _distances(q, last, snapshot)
@@ -125,8 +133,8 @@ def _lazy_kernel(
             k = candidates[x]
             near = path - stamp[x] + rounding * size
             bound[x] = min(abs(at_snapshot[k]) + norms[k] * far, seen[x] + norms[k] * near)
-        best, k, s, read = _largest_score(csc, q, candidates[:count], path, seen, stamp, bound)
-        spent += read
+        best, k, s, read = _largest_score(csc, q, candidates[:count], path, seen, stamp, bound[:count], left)
+        spent += read + count
         index[t - 1] = k
         sign[t - 1] = s
         gap[t - 1] = inner + radius * best
