@@ -18,7 +18,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.kernels.columns import csc_rmatvec
 from colonnade.kernels.sparse_fw import (
     LossCode,
     Picks,
@@ -82,9 +81,17 @@ def _next(heap: Indices, place: Indices, key: Floats, alpha: Floats) -> Any:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]  # numba carries no types
+def _rise_all(heap: Indices, place: Indices, key: Floats, grown: Indices) -> None:
+    """Every item whose key grew, from the top down: what lies above the one that rises is a heap again."""
+    for at in np.sort(place[grown]):
+        _rise(heap, place, key, heap[at])
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]  # numba carries no types
 def _heap_kernel(
     csc: Sparse,
     csr: Sparse,
+    order: Indices,
     y: Floats,
     radius: float,
     index: Indices,
@@ -92,33 +99,44 @@ def _heap_kernel(
     pops: Indices,
     work: Indices,
 ) -> None:
+    """`csr` has the columns by their places in `order`; `csc` as they are."""
     data, indices, indptr = csc
     row_data, row_columns, row_start = csr
-    d = indptr.size - 1
-    u, q, alpha = np.zeros(y.size), -0.5 * y, np.empty(d)
-    csc_rmatvec(data, indices, indptr, q, alpha)
-    key = np.abs(alpha)
+    d = order.size
+    u, q, both = np.zeros(y.size), -0.5 * y, np.empty((d, 2))  # α and its key side by side: one look into memory
+    alpha, key = both[:, 0], both[:, 1]
+    for k in range(d):
+        alpha[k] = column_dot(data, indices, indptr[order[k]], indptr[order[k] + 1], q)
+    key[:] = np.abs(alpha)
     heap = np.argsort(-key)
     place = np.empty(d, np.int64)
     for at in range(d):
         place[heap[at]] = at
+    grown, seen = np.empty(d, np.int64), np.zeros(d, np.int32)
     for t in range(1, index.size + 1):
         k, pops[t - 1] = _next(heap, place, key, alpha)
         s = 1 if alpha[k] >= 0.0 else -1
-        index[t - 1], sign[t - 1] = k, s
+        column = order[k]
+        index[t - 1], sign[t - 1] = column, s
         m = 2.0 * radius / ((t + 1.0) * (t + 2.0))
-        for z in range(indptr[k], indptr[k + 1]):  # lines 22 to 28: other rows keep their old slopes
+        many = 0
+        for z in range(indptr[column], indptr[column + 1]):  # lines 22 to 28: other rows keep their old slopes
             i = indices[z]
             u[i] -= s * (t + 1.0) * data[z]
             change = logistic_slope(m * u[i], y[i]) - q[i]
             q[i] += change
             for e in range(row_start[i], row_start[i + 1]):
                 j = row_columns[e]
-                alpha[j] += change * row_data[e]
-                if abs(alpha[j]) > key[j]:
-                    key[j] = abs(alpha[j])
-                    _rise(heap, place, key, j)
+                now = both[j, 0] + change * row_data[e]
+                both[j, 0] = now
+                if abs(now) > both[j, 1]:
+                    both[j, 1] = abs(now)
+                    if seen[j] != t:  # the heap is put in order once a step: its items and their keys are the same
+                        seen[j] = t
+                        grown[many] = j
+                        many += 1
             work[t - 1] += 4 * (row_start[i + 1] - row_start[i]) + 8
+        _rise_all(heap, place, key, grown[:many])
 
 
 def heap_picks(csc: Sparse, csr: Sparse, y: Floats, *, radius: float, rounds: int) -> tuple[Picks, Indices, Indices]:
@@ -126,7 +144,12 @@ def heap_picks(csc: Sparse, csr: Sparse, y: Floats, *, radius: float, rounds: in
     check_problem(*csc, y, LossCode.LOGISTIC, radius, rounds)
     picks = Picks(np.empty(rounds, np.int64), np.empty(rounds, np.int8))
     pops, work = np.zeros(rounds, np.int64), np.zeros(rounds, np.int64)
-    _heap_kernel(csc, csr, y, radius, picks.columns, picks.signs, pops, work)
+    order = np.argsort(
+        -np.diff(csc[2]), kind="stable"
+    )  # common columns side by side: memory near the processor holds them
+    place = np.empty(order.size, csr[1].dtype)
+    place[order] = np.arange(order.size)
+    _heap_kernel(csc, (csr[0], place[csr[1]], csr[2]), order, y, radius, picks.columns, picks.signs, pops, work)
     return picks, pops, work
 
 
