@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -138,8 +137,7 @@ class NearestSparse:
         self._order: Indices = np.array([j for group in groups for j in group], dtype=np.int64)
         self._block = sparse.csc_array(matrix[:, self._order])
         self._starts: Indices = np.cumsum([0, *map(len, groups)]).astype(np.int64)
-        spans = pairwise(self._starts.tolist())
-        self._norms = np.array([_squared_norm(self._block[:, start:end]) for start, end in spans])
+        self._norms = _squared_norms(self._block, self._starts)
         self._limits, self._l2, self._x = np.asarray(limits, dtype=np.float64), l2, np.zeros(self._order.size)
 
     def __call__(self, target: Floats, rho: float) -> Floats:
@@ -208,8 +206,10 @@ def dense(matrix: Any) -> Floats:
     return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix, dtype=np.float64)
 
 
-def _squared_norm(block: Any) -> float:
-    """The square of the largest singular value."""
-    if block.shape[1] == 1:
-        return float(np.sum(np.square(block.data)))
-    return float(max(linalg.eigvalsh(smaller_gram(block)).max(), 0.0)) * (1.0 + 1e-12)
+def _squared_norms(block: Any, starts: Indices) -> Floats:
+    """Of every group of columns the square of its largest singular value."""
+    norms = np.asarray(block.power(2).sum(axis=0), dtype=np.float64)[starts[:-1]]
+    for group in np.flatnonzero(np.diff(starts) > 1):  # columns by themselves, often many, need no more
+        own = smaller_gram(block[:, starts[group] : starts[group + 1]])
+        norms[group] = float(max(linalg.eigvalsh(own).max(), 0.0)) * (1.0 + 1e-12)
+    return norms
