@@ -97,7 +97,9 @@ def same_order(rival: str, reproduces: bool = True, finding: str = "", changed: 
     )
 
 
-def uneven(rival: str, reproduces: bool = True, finding: str = "") -> Claim:
+def uneven(
+    rival: str, reproduces: bool = True, finding: str = "", changed: str = "", quick: bool | None = None
+) -> Claim:
     def check(table: pl.DataFrame) -> Verdict:
         found = {cut: leads(table, rival, C, cut) for cut in CUTS}
         reference = [ratio > 1.0 for ratio in found["uniform"]]
@@ -109,10 +111,16 @@ def uneven(rival: str, reproduces: bool = True, finding: str = "") -> Claim:
         "means over the seeds, C = 100; the same method has the smaller gap as on the uniform partition, everywhere",
         reproduces,
         finding,
+        changed,
+        quick,
     )
 
 
 FEW = "at C = 100 local coresets are ahead where ten nodes give ten examples each, at C = 1 dFW is, and at C = 0.01 they are level; with one example a node dFW is ahead at every C."
+WEIGHTED = (
+    "where ten nodes give three examples each, local coresets are ahead on the uniform and the similarity partition, dFW on the weighted one, by a tenth "
+    "of its gap; at every other size the order is the same."
+)
 FIGURE = Figure(
     name="bellet-2a-others",
     paper="Bellet et al. 2015",
@@ -126,7 +134,7 @@ FIGURE = Figure(
         same_order(DRAWN),
         same_order(LOCAL, False, FEW, "said to hold before it was run."),
         uneven(DRAWN),
-        uneven(LOCAL),
+        uneven(LOCAL, False, WEIGHTED, "said to hold before it was run in full; a quick run bears it out.", quick=True),
     ),
     privacy=EXACT,
     data=("a9a",),

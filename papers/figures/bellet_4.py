@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ SHARE = 0.1  # of the excess at zero: where rounds and seconds are compared
 
 def cases(quick: bool) -> list[Case]:
     if quick:
-        return [{"beta": 4.0, "rounds": 80, "exchanges": 18, "near": 1e-3}]
+        return [{"beta": beta, "rounds": 80, "exchanges": 18, "near": 1e-3} for beta in (4.0, 16.0)]
     return [{"beta": beta, "rounds": 1000, "exchanges": 60, "near": 1e-5} for beta in (4.0, 16.0, 24.0)]
 
 
@@ -36,19 +35,16 @@ def run(beta: float, rounds: int, exchanges: int, near: float) -> list[Row]:
     ]
     found = list[Row]()
     for method, rho, floor, work in runs:
-        began = time.process_time()
-        rows = work()
-        each = (time.process_time() - began) / len(rows)  # the rounds of a method cost about alike
         found += [
             {
                 "method": method,
                 "rho": rho,
                 "beta": beta,
                 "round": row["round"],
-                "seconds": each * float(row["round"] or 0),
+                "seconds": row["seconds"],
                 "excess": max(float(row["objective"] or 0.0) - floor, 0.0),
             }
-            for row in rows
+            for row in work()
         ]
     return found
 
@@ -116,8 +112,8 @@ FIGURE = Figure(
     name="bellet-4",
     paper="Bellet et al. 2015",
     title="Lasso on Dorothea: distributed Frank-Wolfe against ADMM by iterations and by time",
-    setting=f"{NODES} nodes on a star, beta = 4 (in full also 16 and 24); as figure 3(a). The paper sees one to two orders of magnitude in time, with "
-    "another solver inside ADMM; here the claim is that dFW is ahead.",
+    setting=f"{NODES} nodes on a star, beta = 4 and 16 (in full also 24); as figure 3(a). The paper sees one to two orders of magnitude in time, with "
+    "another solver inside ADMM; here the claim is judged by who is ahead.",
     cases=cases,
     run=run,
     draw=draw,
@@ -130,8 +126,17 @@ FIGURE = Figure(
         Claim(
             "in computing time dFW decreases the objective faster than ADMM",
             less_time,
-            f"CPU seconds until {SHARE:g} of the excess at zero is left, one timing of each in one process; the order only",
-            changed="ADMM has the best rho of the paper's grid; before, one that balances itself.",
+            f"CPU seconds until {SHARE:g} of the excess at zero is left, one timing of each in one process; the order only, at every beta",
+            reproduces=False,
+            finding=(
+                "ADMM's local solver is compiled coordinate descent that starts from its last answer: an exchange costs two or three rounds of dFW, and ADMM "
+                "needs a fourth to a thirtieth of the rounds. In the paper a proximal gradient method in Matlab stood inside ADMM: that solver, not "
+                "the method, decides who is ahead in time."
+            ),
+            changed=(
+                "ADMM has the best rho of the paper's grid, before one that balances itself; every round has its own seconds, before a run's were shared "
+                "out evenly; and a slow loop of ours, which set up ADMM's solvers in 3.6 s, takes 0.1 s. Before the last two it was said to hold."
+            ),
         ),
     ),
     privacy=EXACT,

@@ -26,6 +26,7 @@ from colonnade.kernels.arrays import Floats
 from papers import partition
 from papers.baselines import random_atoms
 from papers.figure import Row
+from papers.figures.watched_runs import timed
 from papers.published.boyd_sharing import boyd_sharing
 from papers.registry import data_folder
 
@@ -69,17 +70,21 @@ def reference(X: Any, y: Floats, beta: float, near: float) -> Reference:
 
 
 def walk(X: Any, y: Floats, beta: float, step: Any, rounds: int) -> tuple[co.Fit, list[Row]]:
-    """Distributed Frank-Wolfe on a star: objective and what was sent, round by round."""
-    federation = co.Federation.split(X, y, parties=NODES)
-    fit = co.fit(federation, co.Problem(LOSS, co.L1Ball(beta)), co.DistributedFrankWolfe(rounds, 0.0, step))
-    return fit, followed(fit)
+    """Distributed Frank-Wolfe on a star: objective, what was sent and CPU seconds, round by round."""
+    federation, seconds = co.Federation.split(X, y, parties=NODES), list[float]()
+    method = timed(co.DistributedFrankWolfe(rounds, 0.0, step), seconds)
+    fit = co.fit(federation, co.Problem(LOSS, co.L1Ball(beta)), method)
+    return fit, followed(fit, seconds)
 
 
 def admm(X: Any, y: Floats, lam: float, rounds: int, coupling: float | None = None) -> tuple[co.Fit, list[Row]]:
     """The library's sharing ADMM on the penalised form; rho is the coupling over n, or balanced by itself."""
-    federation = co.Federation.split(X, y, parties=NODES)
-    fit = co.fit(federation, co.Problem(LOSS, penalty=co.Lasso(lam)), co.SharingADMM(rounds, 0.0, coupling))
-    return fit, [{**row, "round": int(row["round"] or 0) + 1} for row in followed(fit)]  # a note follows its exchange
+    federation, seconds = co.Federation.split(X, y, parties=NODES), list[float]()
+    method = timed(co.SharingADMM(rounds, 0.0, coupling), seconds)
+    fit = co.fit(federation, co.Problem(LOSS, penalty=co.Lasso(lam)), method)
+    return fit, [
+        {**row, "round": int(row["round"] or 0) + 1} for row in followed(fit, seconds)
+    ]  # a note follows its exchange
 
 
 def published_admm(X: Any, y: Floats, lam: float, rounds: int, rho: float, relaxation: float) -> list[Row]:
@@ -95,19 +100,20 @@ def published_admm(X: Any, y: Floats, lam: float, rounds: int, rho: float, relax
     return rows
 
 
-def followed(fit: co.Fit) -> list[Row]:
-    """Of every round its objective, and what had been sent when it was known."""
+def followed(fit: co.Fit, seconds: Sequence[float]) -> list[Row]:
+    """Of every round its objective, and what had been sent and how long all nodes had worked when it was known."""
     spent = {line["round"]: line for line in fit.communication.by("round").to_dicts()}
     label = fit.communication.by("type", "round").to_dicts()
     labels = [line for line in label if line["type"] in ("Labels", "Begin", "SendLabels")]
     rows, numbers, size = list[Row](), 0, 0
-    for note in fit.notes:
+    for note, taken in zip(fit.notes, seconds, strict=True):
         before = int(note["round"]) - 1  # the objective of a note is known before its round's messages leave
         if before in spent:
             own = [line for line in labels if line["round"] == before]
             numbers += spent[before]["numbers"] - sum(line["numbers"] for line in own)
             size += spent[before]["bytes"] - sum(line["bytes"] for line in own)
-        rows.append({"round": before, "objective": float(note["objective"]), "numbers": numbers, "bytes": size})
+        row: Row = {"round": before, "objective": float(note["objective"]), "numbers": numbers, "bytes": size}
+        rows.append({**row, "seconds": taken})
     return rows
 
 

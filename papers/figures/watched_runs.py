@@ -1,4 +1,4 @@
-"""Every agent's estimate after every round of a run by co.fit, for curves.
+"""Every agent's estimate after every round of a run by co.fit, and the CPU seconds until then, for curves.
 
 A fit ends with one answer, and an agent's estimate is nobody's business on the way. For a figure, whose data are made up, the
 agent's program is wrapped: each time it posts a message, its local variables are looked at. The run is the same, message by message.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -51,8 +52,26 @@ def watched_fit(
     return fit, [list(estimates) for estimates in zip(*seen.values(), strict=True)]
 
 
+def timed(method: Any, stamps: list[float]) -> Any:
+    """The same method; for every row of the history, the CPU seconds since its coordinator began are put into `stamps`."""
+    kind = type(method)
+
+    def coordinator(self: Any, job: Any, gate: Any) -> Any:
+        began, program, inbox = time.process_time(), kind.coordinator(self, job, gate), None
+        while True:
+            try:
+                post = program.send(inbox)
+            except StopIteration as end:
+                return end.value
+            if post.note is not None:
+                stamps.append(time.process_time() - began)
+            inbox = yield post
+
+    return _with(method, coordinator=coordinator)
+
+
 def _watched(method: Any, see: Callable[[str, Mapping[str, Any]], None]) -> Any:
-    """The same method, of a class of its own whose agents are watched."""
+    """The same method, whose agents are watched."""
     kind = type(method)
 
     def peer(self: Any, job: Any, block: Any, gate: Any, neighbours: tuple[str, ...]) -> Any:
@@ -65,5 +84,11 @@ def _watched(method: Any, see: Callable[[str, Mapping[str, Any]], None]) -> Any:
             see(gate.node, inspect.getgeneratorlocals(program))
             inbox = yield post
 
+    return _with(method, peer=peer)
+
+
+def _with(method: Any, **programs: Any) -> Any:
+    """The same method, of a class of its own that has these programs."""
+    kind = type(method)
     same = {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}
-    return type(kind.__name__, (kind,), {"peer": peer, "__module__": kind.__module__})(**same)
+    return type(kind.__name__, (kind,), {**programs, "__module__": kind.__module__})(**same)

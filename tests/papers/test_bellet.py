@@ -119,7 +119,7 @@ def test_the_numbers_along_a_curve_are_those_of_the_run_without_its_labels():
         co.Problem(co.LeastSquares(), co.L1Ball(2.0)),
         co.DistributedFrankWolfe(12, 0.0, co.LineSearch()),
     )
-    rows = bellet_lasso.followed(fit)
+    rows = bellet_lasso.followed(fit, [0.0] * len(fit.notes))
     lines = fit.communication.by("type", "round").to_dicts()
     begin = sum(line["numbers"] for line in lines if line["type"] in ("SendLabels", "Labels", "Begin"))
     last = sum(line["numbers"] for line in lines if line["round"] >= 12)
