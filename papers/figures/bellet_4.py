@@ -65,12 +65,14 @@ def curve(table: pl.DataFrame, method: str, beta: float) -> pl.DataFrame:
 
 
 def draw(table: pl.DataFrame) -> Plot:
+    import polars as pl
+
     panels, betas = [], sorted(set(table["beta"]))
     for beta in betas:
         for axis, named in (("round", "iterations"), ("seconds", "seconds of one core, all nodes one after the other")):
             panels.append(panel := Panel(f"beta = {beta:g}", x=named, y="objective − optimum", log="xy"))
             for method in (WALK, ADMM):
-                shown = drawn_rows(curve(table, method, beta)[1:])  # the axes are logarithmic
+                shown = drawn_rows(curve(table, method, beta).filter(pl.col("round") > 0))  # the axes are logarithmic
                 panel.line(shown[axis], shown["excess"], method)
     title = (
         f"Dorothea, lasso, {NODES} nodes: excess against iterations and time. Messages are part of the time, ADMM's local solver "
