@@ -1,7 +1,7 @@
 """How curves are told apart: a colour and a dash for every method, the same in all figures; and where their names stand.
 
-Colour   eight that the colour-blind can tell apart, each at least 3 to 1 against white. A method keeps its colour everywhere; several
-         curves of one method in a panel (its settings) are shades of it.
+Colour   eight that the colour-blind can tell apart. A method keeps its colour everywhere; several curves of one method in a panel (its
+         settings) are shades of it. All of them stand at least 3 to 1 against white.
 Dash     no two curves of a panel share one: a picture can be read in grey.
 Names    stand beside the ends of their curves, pushed apart where they would lie on each other.
 """
@@ -24,7 +24,10 @@ DASHES: tuple[tuple[float, ...], ...] = (
 )
 MOST = len(COLOURS)  # curves in a panel
 READABLE = 4.5  # contrast of words
-SHADES = (0.0, -0.5, 0.4, -0.75, 0.6, -0.25, 0.2, -0.85)  # below 0 towards black, above 0 towards white
+VISIBLE = 3.0  # contrast of curves
+DARK = 8.0  # contrast of hues that have more room towards white than towards black
+# Shades in the order in which a panel takes them: below 0 towards black, above 0 of the way to the lightest that is VISIBLE.
+SHADES, OF_DARK = (0.0, -0.5, -0.75, -0.25, 1.0, -0.62, 0.5, -0.88), (0.0, 1.0, 0.5, 0.75, 0.25, 0.62, 0.37, 0.88)
 
 METHODS: dict[str, int] = {
     # ours, wherever it stands
@@ -112,12 +115,17 @@ def look(method: str, met: Sequence[str], dashes: Sequence[int]) -> tuple[str, i
 
 
 def shade(colour: str, turn: int) -> str:
-    """The same hue, darker or lighter: the first is the colour itself. Black has only lighter ones, and no nearer to white."""
-    part, parts = SHADES[turn % len(SHADES)], [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
-    dark = max(parts) < 64
-    towards, weight = (0 if part < 0 and not dark else 255), abs(part) * (0.75 if dark else 1.0)
-    mixed = [round(value * (1 - weight) + towards * weight) for value in parts]
-    return "#" + "".join(f"{value:02X}" for value in mixed)
+    """The same hue, darker or lighter: the first is the colour itself."""
+    parts = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
+    part = (OF_DARK if contrast(parts) > DARK else SHADES)[turn % len(SHADES)]
+    if part < 0:
+        return _hex([value * (1.0 + part) for value in parts])
+    lightest = max(k for k in range(256) if contrast([v + (255 - v) * k // 255 for v in parts]) >= VISIBLE)
+    return _hex([value + (255 - value) * part * lightest / 255 for value in parts])
+
+
+def _hex(parts: Sequence[float]) -> str:
+    return "#" + "".join(f"{int(value):02X}" for value in parts)
 
 
 def ink(colour: str) -> str:
@@ -125,7 +133,7 @@ def ink(colour: str) -> str:
     parts = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
     while contrast(parts) < READABLE:
         parts = [int(0.95 * value) for value in parts]
-    return "#" + "".join(f"{value:02X}" for value in parts)
+    return _hex(parts)
 
 
 def contrast(parts: Sequence[int]) -> float:

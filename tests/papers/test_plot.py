@@ -158,6 +158,14 @@ def test_every_colour_stands_out_on_white_and_for_the_colour_blind():
     assert min(np.linalg.norm(a - b) for k, a in enumerate(seen) for b in seen[:k]) > 15.0
 
 
+def test_every_shade_stands_out_on_white_and_is_its_own():
+    for colour in COLOURS:
+        shades = [shade(colour, turn) for turn in range(len(SHADES))]
+        assert shades[0] == colour
+        assert len(set(shades)) == len(SHADES)
+        assert all(contrast([int(one[k : k + 2], 16) for k in (1, 3, 5)]) >= 3.0 for one in shades)
+
+
 def test_words_are_as_dark_as_words_must_be_whatever_the_shade_of_their_curve():
     """4.5 to 1 against white, which WCAG 2 asks of text; what is dark enough stays as it is."""
     for colour in COLOURS:
