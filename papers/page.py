@@ -93,7 +93,7 @@ def foot(run: str, privacy: str) -> str:
 
 def seeds_told(claim: Mapping[str, Any], said: Mapping[str, Any]) -> str:
     """What other seeds say of a verdict, and whether the claim was changed after it was seen to run."""
-    size = "" if said["quick"] else ", of the quick size,"
+    size = ", of the quick size," if not said["quick"] and said.get("again_quick", True) else ""
     seeds = " with other seeds" if said["chance"] == "seeds" else ""
     told = {
         None: "Not yet judged with other seeds.",

@@ -145,7 +145,8 @@ def listed(record: Record) -> str:
         figures = [said["claims"] for said in record.values() if said["paper"] == paper]
         held = [claim["held"] for claims in figures for claim in claims]
         parts.append(f"- {paper}: {sum(held)} of {len(held)} claims, {len(figures)} figures")
-    quick = [said["cpu_seconds"] if said["quick"] else said["again_seconds"] for said in record.values()]
+    repeated = {name: said["again_seconds"] if said.get("again_quick", True) else 0.0 for name, said in record.items()}
+    quick = [said["cpu_seconds"] if said["quick"] else repeated[name] for name, said in record.items()]
     short = [seconds for seconds in quick if seconds > 0]
     total = f"Quick runs of {len(short)} figures together took {sum(short):,.0f} s of CPU, {sum(short) / 120:.0f} minutes on two cores."
     full = [link(name) for name, said in record.items() if not said["quick"]]

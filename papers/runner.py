@@ -8,8 +8,9 @@ Resumed  a case whose file is there and of this version is not run again: after 
 Version  of the code that a case's rows come from (sources.py): all of the package, and of this folder what the case reaches. Data are
          not part of it: after exchanging data, delete the figure's folder.
 Shared   figures with the same `shares` keep their cases in one folder of that name: what one has run, the others take.
-Again    with seeds=2 every figure that chance has a part in is run once more with other seeds, a full one at the size of a quick one: a verdict
-         that is then another one is marked as unstable. Where cases have no seed (`fresh`), the same cases are run once more.
+Again    with seeds=2 every figure that chance has a part in is run once more with other seeds: a verdict that is then another one is marked as
+         unstable. A full run is repeated at the size of a quick one, and in full where a claim says that a quick run is too small to judge it.
+         Where cases have no seed (`fresh`), the same cases are run once more.
 Failures a case that raises, or whose process dies, is reported with its parameters; the others go on, and the figure is not judged.
 """
 
@@ -100,6 +101,7 @@ class Outcome:
     settings: dict[str, str] = field(default_factory=dict)  # of its cases: sizes, rounds, seeds
     again_table: pl.DataFrame | None = None  # rows of a second run with other seeds
     again_seconds: float = 0.0  # of CPU, of the second run with other seeds
+    again_quick: bool = True  # its size
     chance: str = "none"  # what differs from run to run: seeds, fresh (noise of the system, a clock) or none
     printed_seconds: float = 0.0  # of CPU, what the sizes that the paper prints would take
 
@@ -131,7 +133,13 @@ def reproduce(
     if seeds == 1:
         return first
     drawn = [listed for listed, one in zip(wanted, first, strict=True) if one.chance != "none"]
-    second = _judged(drawn, results, True, jobs, progress, turn=1)
+    large = [listed for listed in drawn if not quick and any(c.quick is not None for c in listed.figure.claims)]
+    small = [listed for listed in drawn if listed not in large]
+    second = [
+        one
+        for size, some in ((True, small), (False, large))
+        for one in _judged(some, results, size, jobs, progress, turn=1)
+    ]
     others = {one.figure.name: one for one in second}
     return [_compared(one, others.get(one.figure.name)) for one in first]
 
@@ -144,7 +152,7 @@ def _compared(one: Outcome, other: Outcome | None) -> Outcome:
         return replace(one, failures=(*one.failures, *other.failures))
     said = {own.claim.says: own.verdict for own in other.judged}  # all, but claims of which these rows say nothing
     judged = tuple(replace(own, again=said.get(own.claim.says)) for own in one.judged)
-    return replace(one, judged=judged, again_table=other.table, again_seconds=other.seconds)
+    return replace(one, judged=judged, again_table=other.table, again_seconds=other.seconds, again_quick=other.quick)
 
 
 def _judged(
@@ -383,6 +391,7 @@ def judged_again(listed: Listed, results: Path) -> Outcome | None:
         settings=said["settings"],
         again_table=second,
         again_seconds=said["again_seconds"],
+        again_quick=said.get("again_quick", True),
         chance=said["chance"],
         printed_seconds=3600 * said.get("printed_hours", 0.0),
     )
@@ -411,6 +420,7 @@ def facts(outcome: Outcome) -> dict[str, Any]:
         "cases": outcome.cases,
         "cpu_seconds": round(outcome.seconds, 2),
         "again_seconds": round(outcome.again_seconds, 2),
+        "again_quick": outcome.again_quick,
         "hours": round((outcome.seconds + outcome.again_seconds) / 3600, 4),
         "printed_hours": round(outcome.printed_seconds / 3600, 4),
         "settings": outcome.settings,

@@ -11,7 +11,7 @@ import numpy as np
 from colonnade.kernels.lazy import lazy_picks
 from colonnade.kernels.sparse_fw import LossCode
 from papers.figure import EXACT, Claim, Figure, Row, Verdict
-from papers.figures.raff_data import PAPER, REAL, SHAPES, load
+from papers.figures.raff_data import MADE_UP, PAPER, REAL, SHAPES, load
 from papers.plot import Panel, Plot
 from papers.published.algorithm_1 import argmax_picks
 from papers.published.sparse_heap import heap_picks, step_cost, true_gap
@@ -146,7 +146,6 @@ def with_ratios(own: pl.DataFrame, method: str) -> pl.DataFrame:
 
 
 GAP = "gap / rows"
-LESS = "RCV1 and News20 are not the paper's files; URL, Web and KDDA cannot be had: made-up tables of their widths, with the rows that fit in memory."
 COMMON = (
     "A step costs the nonzeros of all rows that hold the chosen column. Without noise the steepest columns are common ones, since a slope is a sum over the "
     "rows that hold the column, and their rows are a large part of the table. Under noise that drowns the slopes, as in table 3, picks are rare columns and cheap."
@@ -161,7 +160,7 @@ def _figure(**own: Any) -> Figure:
         "cases": cases,
         "run": run,
         "privacy": EXACT,
-        "less": LESS,
+        "less": MADE_UP,
     }
     return Figure(**common, data=tuple(REAL.values()), shares="raff-1-4", **own)
 

@@ -22,6 +22,12 @@ PAPER = "Raff et al. 2023"
 REAL = {"rcv1": "rcv1", "news20": "news20-bigram"}
 
 
+MADE_UP = (
+    "RCV1 and News20 are not the paper's files; URL, Web and KDDA cannot be had: made-up tables of their widths, with the rows that fit in memory "
+    "(400,000, 35,000 and 1,500,000 of 2.4 million, 350,000 and 8.4 million)."
+)
+
+
 class Shape(NamedTuple):
     rows: int
     columns: int

@@ -250,6 +250,26 @@ def test_a_full_run_is_repeated_with_other_seeds_at_the_size_of_a_quick_one(toy,
 
 
 @pytest.mark.slow
+def test_a_full_run_with_a_claim_too_large_for_a_quick_one_is_repeated_in_full(toy, tmp_path):
+    _, touches = toy
+    (listed,) = discover("toy_figures").values()
+    first, *others = listed.figure.claims
+    larger = replace(listed, figure=replace(listed.figure, claims=(replace(first, quick=first.reproduces), *others)))
+    (outcome,) = runner.reproduce([larger], tmp_path / "out", quick=False, jobs=1, seeds=2)
+    assert {name for name in runs(touches) if "-1" in name} == {
+        "fast-1",
+        "slow-1",
+        "fast-1000",
+        "fast-1001",
+        "slow-1000",
+        "slow-1001",
+    }
+    assert not outcome.again_quick
+    page = write_pages([outcome], tmp_path / "out")[0].read_text()
+    assert "A second run with other seeds gives the same verdict." in page
+
+
+@pytest.mark.slow
 def test_a_claim_of_which_other_seeds_say_nothing_is_not_called_stable(toy, tmp_path):
     source, _ = toy
     mute = 'if table["seed"].max() >= 1000:\n        raise Silent("no such run")\n    return Verdict(not faster('
