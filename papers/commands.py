@@ -239,7 +239,7 @@ def draw(
     quiet: Names = False,
     as_json: AsJson = False,
 ) -> None:
-    """Draw every kept figure again from the curves in its record; nothing is run.
+    """Draw every kept figure again from the curves in its record, with the words of its file; nothing is run.
 
     Examples:
 
@@ -250,15 +250,19 @@ def draw(
     with explained():
         from papers import record
         from papers.plot import check_drawing
+        from papers.registry import discover
 
         check_drawing()
+        told = record.retold(record.load(folder), [listed.figure for listed in discover().values()])
+        wanted = {f"{name}.json": record.as_json(said) for name, said in told.items()}
+        wanted |= {f"{name}.svg": svg for name, svg in record.drawn(told).items()}
         changed = []
-        for name, svg in record.drawn(record.load(folder)).items():
-            path = folder / record.FOLDER / f"{name}.svg"
-            if not path.is_file() or path.read_text(encoding="utf-8") != svg:
+        for name, text in wanted.items():
+            path = folder / record.FOLDER / name
+            if not path.is_file() or path.read_text(encoding="utf-8") != text:
                 changed.append(name)
                 if not check:
-                    path.write_text(svg, encoding="utf-8")
+                    path.write_text(text, encoding="utf-8")
         _stale(changed, "drawn", check, quiet, as_json)
 
 

@@ -15,6 +15,9 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Indices
 
 Parties = dict[str, list[int]]
+NEAREST = (
+    "By similarity each goes to the node whose random one it resembles most; the paper draws nodes with such weights."
+)
 
 
 def uniform(d: int, parties: int, seed: int = 0) -> Parties:

@@ -20,6 +20,7 @@ from papers.figure import Figure
 from papers.page import WORDS, foot, seeds_told
 from papers.plot import from_values, to_svg
 from papers.registry import natural
+from papers.runner import Outcome, run_line, settings
 
 FOLDER = "results"
 OTHERS = ("comparison.json",)  # of the folder, that are no figure's
@@ -46,7 +47,7 @@ def publish(results: Path, pages: Path, names: Sequence[str]) -> list[str]:
         target.mkdir(parents=True, exist_ok=True)
         for name, said in fresh.items():
             write_synced(target / f"{name}.svg", (results / name / "figure.svg").read_bytes())
-            write_synced(target / f"{name}.json", (json.dumps(said, indent=1, ensure_ascii=False) + "\n").encode())
+            write_synced(target / f"{name}.json", as_json(said).encode())
         for gone in set(record) - set(names):
             for kind in ("svg", "json"):
                 (target / f"{gone}.{kind}").unlink(missing_ok=True)
@@ -55,6 +56,10 @@ def publish(results: Path, pages: Path, names: Sequence[str]) -> list[str]:
             f"cannot write {target}: {error.strerror}. Name the folder of the pages with --pages."
         ) from error
     return list(fresh)
+
+
+def as_json(said: Mapping[str, Any]) -> str:
+    return json.dumps(said, indent=1, ensure_ascii=False) + "\n"
 
 
 def _better(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
@@ -89,6 +94,34 @@ def waiting(figures: Iterable[Figure], record: Record) -> list[str]:
         or [(c["says"], c["expected"], c["confidence"]) for c in record[figure.name]["claims"]]
         != [(c.says, c.expected(record[figure.name]["quick"]), c.confidence) for c in figure.claims]
     ]
+
+
+def retold(record: Record, figures: Iterable[Figure]) -> Record:
+    """Every record with the words that its figure's file has now: what a run measured stays. Not where its claims or sizes are others."""
+    found = dict(record)
+    for figure in figures:
+        said = record.get(figure.name)
+        if said is None or waiting([figure], record) or said["settings"] != settings(figure.cases(said["quick"])):
+            continue
+        run = run_line(
+            Outcome(
+                figure,
+                said["version"],
+                said["quick"],
+                said["cases"],
+                said["cpu_seconds"],
+                None,
+                (),
+                printed_seconds=3600.0 * said["printed_hours"],
+            )
+        )
+        words = {"title": figure.title, "setting": figure.setting, "privacy": figure.privacy, "less": figure.less}
+        claims = [
+            {**old, "finding": new.finding, "changed": new.changed}
+            for old, new in zip(said["claims"], figure.claims, strict=True)
+        ]
+        found[figure.name] = {**said, **words, "run": run, "claims": claims}
+    return found
 
 
 def drawn(record: Record) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from papers.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from papers.figures.bellet_svm import C, adult, drawn, local, shared_out, solved, walk
+from papers.partition import NEAREST
 from papers.plot import Panel, Plot
 
 if TYPE_CHECKING:
@@ -125,8 +126,7 @@ FIGURE = Figure(
     name="bellet-2a-others",
     paper="Bellet et al. 2015",
     title="Kernel SVM on a9a: other values of C and other partitions",
-    setting="As bellet-2a, with C = 0.01, 1 and 100 on the uniform partition, and weighted and similarity partitions at C = 100; 10 and 100 nodes (in full 1,000). "
-    "By similarity an example goes to the node whose random example it resembles most; the paper draws with such weights.",
+    setting="As bellet-2a, with C = 0.01, 1 and 100 on the uniform partition, and weighted and similarity partitions at C = 100; 10 and 100 nodes (in full 1,000).",
     cases=cases,
     run=run,
     draw=draw,
@@ -138,4 +138,5 @@ FIGURE = Figure(
     ),
     privacy=EXACT,
     data=("a9a",),
+    less=NEAREST,
 )

@@ -129,6 +129,9 @@ def catches_up(table: pl.DataFrame) -> Verdict:
     return Verdict(ratios == sorted(ratios, reverse=True), f"excess of ADMM over that of dFW at the end: {text}")
 
 
+GRID_NOW = (
+    "ADMM now has the best setting of the paper's grid; before, a rho that balances itself. The verdict is the same."
+)
 FIGURE = Figure(
     name="bellet-3a",
     paper="Bellet et al. 2015",
@@ -145,18 +148,20 @@ FIGURE = Figure(
             better,
             "exact: at every beta, after every exchange of ADMM within what dFW sent, ADMM's excess is the larger one",
             reproduces=False,
-            finding="With the best setting of the paper's own grid ADMM is ahead where the model is denser (beta = 16). dFW is ahead where it is sparse (beta = 4).",
+            finding="With the best setting of the paper's own grid ADMM is ahead where the model is denser (beta = 16 and 24). dFW is ahead where it is sparse (beta = 4).",
             changed="ADMM now has the best setting of the paper's grid; with a rho that balances itself the claim was said to hold.",
         ),
         Claim(
             "dFW finds very sparse solutions with very little communication, less than half of ADMM's",
             sparse_first,
             "exact: beta = 4, numbers until a fifth of the excess at zero is left, twice dFW's are below ADMM's best setting's",
+            changed=GRID_NOW,
         ),
         Claim(
             "as the model becomes denser ADMM catches up",
             catches_up,
             "exact: ADMM's excess over dFW's at the end of what dFW sent falls from beta to beta",
+            changed=GRID_NOW,
         ),
     ),
     privacy=EXACT,

@@ -18,6 +18,7 @@ from papers.figures.bellet_lasso import (
     solved,
     walk,
 )
+from papers.partition import NEAREST
 from papers.plot import Panel, Plot
 
 if TYPE_CHECKING:
@@ -164,5 +165,5 @@ FIGURE = Figure(
     ),
     privacy=EXACT,
     data=("dorothea",),
-    less="800 of the paper's 1,150 examples: the labels of the others are not public.",
+    less=f"800 of the paper's 1,150 examples: the labels of the others are not public. {NEAREST}",
 )

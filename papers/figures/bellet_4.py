@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 WALK, ADMM = "dFW", "ADMM, best rho of the grid"
 RHOS = (0.1, 1.0, 10.0)  # the paper's, beside a sum over rows
+SHOWN = {WALK: WALK, ADMM: "ADMM, best of three rho"}  # bellet-3a has the grid's relaxation, too
 SHARE = 0.1  # of the excess at zero: where rounds and seconds are compared
 
 
@@ -73,7 +74,7 @@ def draw(table: pl.DataFrame) -> Plot:
             panels.append(panel := Panel(f"beta = {beta:g}", x=named, y="objective − optimum", log="xy"))
             for method in (WALK, ADMM):
                 shown = drawn_rows(curve(table, method, beta).filter(pl.col("round") > 0))  # the axes are logarithmic
-                panel.line(shown[axis], shown["excess"], method)
+                panel.line(shown[axis], shown["excess"], SHOWN[method], method)
     title = (
         f"Dorothea, lasso, {NODES} nodes: excess against iterations and time. Messages are part of the time, ADMM's local solver "
         "is compiled coordinate descent where the paper's is a proximal gradient method in Matlab"
@@ -124,6 +125,7 @@ FIGURE = Figure(
             "ADMM converges in fewer iterations than dFW",
             fewer_iterations,
             f"exact: rounds until {SHARE:g} of the excess at zero is left, at every beta",
+            changed="ADMM has the best rho of the paper's grid; before, one that balances itself. The verdict is the same.",
         ),
         Claim(
             "in computing time dFW decreases the objective faster than ADMM",

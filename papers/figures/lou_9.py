@@ -110,6 +110,7 @@ FIGURE = Figure(
     draw=draw,
     data=tuple(SKETCH),
     privacy=PRIVACY,
+    less="RCV1 is not the paper's split, and of leukemia there are the 38 training rows.",
     claims=(
         Claim("more parties do better", _more("published"), REPEATS, reproduces=False, finding=NOISE),
         Claim(

@@ -7,6 +7,7 @@ import re
 import shutil
 import xml.etree.ElementTree as ET
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,20 @@ def test_a_kept_plot_is_what_its_record_makes_of_it(kept):
     """One figure here; `python -m papers draw --check` looks at all."""
     name = "finding-sketch-noise"
     assert record.drawn({name: kept[name]})[name] == (PAPERS / record.FOLDER / f"{name}.svg").read_text()
+
+
+def test_words_come_from_a_figures_file_and_what_was_measured_from_its_record(kept):
+    figures = [listed.figure for listed in discover().values()]
+    name = "finding-sketch-noise"
+    figure = next(one for one in figures if one.name == name)
+    first, *others = figure.claims
+    said = replace(figure, less="Without the moon.", claims=(replace(first, changed="another word."), *others))
+    told = record.retold(kept, [said])[name]
+    assert told["run"].endswith("Without the moon.")
+    assert told["claims"][0]["changed"] == "another word."
+    assert {**told, "run": "", "less": "", "claims": []} == {**kept[name], "run": "", "less": "", "claims": []}
+    other = replace(said, claims=(replace(first, says="something else"), *others))
+    assert record.retold(kept, [other])[name] == kept[name]  # of another claim the record knows nothing
 
 
 def test_every_curve_that_is_kept_has_its_own_colour_dash_and_name_and_a_method_one_hue(kept):
