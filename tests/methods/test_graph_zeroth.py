@@ -51,16 +51,36 @@ def test_agents_with_split_columns_gain_most_of_what_there_is_to_gain_from_value
 
 
 def test_more_values_bring_the_answer_nearer():
-    X, y = table(3, 30, 3)
     problem = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
-    fed = co.Federation.split(X, y, parties=3, by="rows")
 
     def left(**settings):
-        return excess(
-            X, y, problem, co.fit(fed, problem, co.GraphZerothOrder(**{**QUICK, **settings})).coefficients["party0"]
-        )
+        """The geometric mean over five tables."""
+        found = []
+        for seed in range(3, 8):
+            X, y = table(seed, 30, 3)
+            fed = co.Federation.split(X, y, parties=3, by="rows")
+            fit = co.fit(fed, problem, co.GraphZerothOrder(**{**QUICK, **settings}))
+            found.append(excess(X, y, problem, fit.coefficients["party0"]))
+        return np.exp(np.log(found).mean())
 
     assert left(steps=40) < left(steps=10) < left(rounds=4, steps=4)
+
+
+def test_more_rounds_do_not_lead_away_where_a_guessed_slope_is_mostly_chance():
+    """Twenty columns, four directions a slope, and functions a hundred times as steep as the links are stiff."""
+    rng = np.random.default_rng(0)
+    A, x = rng.normal(size=(4, 50, 20)), rng.normal(size=20)
+    b = A @ x + 0.1 * rng.normal(size=(4, 50))
+    answer = np.linalg.lstsq(A.reshape(-1, 20), b.reshape(-1), rcond=None)[0]
+    fed = co.Federation.split(np.zeros((4, 20)), np.zeros(4), parties=4, by="rows")
+    functions = {name: lambda v, k=k: float(((A[k] @ v - b[k]) ** 2).sum()) for k, name in enumerate(fed.parties)}
+
+    def far(rounds):
+        method = co.GraphZerothOrder(GRAPHS["line"](4), rounds=rounds, functions=functions, seed=1)
+        found = co.fit(fed, co.Problem(co.LeastSquares()), method).coefficients.values()
+        return max(np.linalg.norm(own - answer) for own in found) / np.linalg.norm(answer)
+
+    assert far(60) < min(far(15), 0.05)
 
 
 @pytest.mark.parametrize("average", [True, False])

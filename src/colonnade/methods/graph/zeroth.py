@@ -8,8 +8,8 @@ Source   Gratton, thesis, D-ZOA: consensus ADMM whose inner minimisation looks a
              g = [F(x + u₁n₁ + u₂n₂) − F(x + u₁n₁)] / u₂ · n₂,   u₁ = u/t, u₂ = u/(P t)².
          The thesis steps along the slope of all that an agent minimises, with a step that somebody must tune. Here only
          F is guessed; the rest, κ/2 ‖x − v‖² (rows) or ‖Aᵢx + κv‖²/(2κ) (columns), is known and kept as it is, so each
-         step is x ← argmin <g, x> + known(x) + ‖x − x_t‖²/(2α) with α = farthest so far / √Σ‖g‖², and the answer of a
-         round is the mean of its steps weighted by t. Nothing is left to tune but how many values are looked at.
+         step is x ← argmin <g, x> + known(x) + ‖x − x_t‖²/(2α) with α = farthest so far / √Σ‖g‖², at first as far as
+         the last round came, and the answer of a round is the mean of its steps weighted by t. Nothing is left to tune but how many values are looked at.
          Columns are new: agents agree on the dual vector as in admm.py.
 Leaves   each agent's estimate, every round, noisy, since the directions are random; the largest residuals it has heard
          of, and whose function was seen not to be convex. Counted as exact.
@@ -107,7 +107,7 @@ class Descent:
     columns: int
     steps: int
     scale: float
-    reach: float = 1e-3  # how far the last descent went: the first step of the next goes as far
+    reach: float = 1e-3  # how far the last descent came: the first step of the next goes as far
 
     def __post_init__(self) -> None:
         self.x = np.zeros(self.columns)
@@ -124,7 +124,8 @@ class Descent:
             gone = max(gone, float(np.linalg.norm(x - start)))
             mean += (x - mean) * 2.0 / (t + 1)
         self.guess.compare(start, mean)
-        self.x, self.reach = mean, max(gone, TINY)
+        # Not `gone`: a first step as long as all that the last descent strayed makes the next one stray farther.
+        self.x, self.reach = mean, max(float(np.linalg.norm(mean - start)), TINY)
         return mean
 
 
