@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.linear_model import Lasso
 
 import colonnade as co
 from colonnade.methods.frank_wolfe.graph import Best, Wave
@@ -116,6 +117,22 @@ def test_a_thousand_nodes_work(nodes):
     star = co.fit(fed, LEAST, co.DistributedFrankWolfe(**told))
     tree = co.fit(fed, LEAST, co.DistributedFrankWolfe(topology=T.tree(nodes), **told))
     np.testing.assert_array_equal(joined(star, fed), joined(tree, fed))
+
+
+@pytest.mark.slow
+def test_defaults_reach_their_certificate_with_a_thousand_parties():
+    """A lasso lies on the sphere of its own norm, and is the best in that ball."""
+    rng, true = np.random.default_rng(0), np.zeros(3000)
+    true[::300] = rng.choice([-1.0, 1.0], 10)
+    X = rng.normal(size=(200, 3000))
+    y = X @ true + 0.5 * rng.normal(size=200)
+    best = Lasso(alpha=0.1, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(X, y).coef_
+    fed = co.Federation.split(X, y, parties=1000)
+    fit = co.fit(fed, co.Problem(co.LeastSquares(), co.L1Ball(float(np.abs(best).sum()))), co.DistributedFrankWolfe())
+    assert fit.status is co.Status.CERTIFIED
+    assert fit.gap <= 1e-4
+    assert -1e-9 <= fit.objective - co.LeastSquares().value(X @ best, y) <= fit.gap + 1e-9
+    assert len(set(fit.coreset["party"])) > 10
 
 
 @pytest.mark.parametrize("network", ["tree", "ring"])
