@@ -48,6 +48,26 @@ def joined(fit: co.Fit, fed: co.Federation) -> np.ndarray:
 # ---------------------------------------------------------------- the same walk everywhere
 
 
+@pytest.mark.parametrize("loss", [co.LeastSquares(), co.Logistic()], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("ball", [co.L1Ball(1.5), co.Simplex(1.5)], ids=lambda ball: type(ball).__name__)
+def test_with_one_party_the_rounds_are_algorithms_1_and_2_line_by_line(ball, loss):
+    """From 0, which is no point of a simplex: there the first step goes all the way, and the first gap bounds nothing."""
+    X, y = table()
+    y = np.where(y > 0.0, 1.0, -1.0) if loss.classifies else y
+    fed, method = co.Federation.split(X, y, parties=1), co.DistributedFrankWolfe(20, 0.0, co.OpenLoop())
+    fit, x = co.fit(fed, co.Problem(loss, ball), method), np.zeros(12)
+    for k in range(21):
+        gradient, vertex = X.T @ loss.slope(X @ x, y), np.zeros(12)
+        steepest = np.abs(gradient).argmax() if isinstance(ball, co.L1Ball) else gradient.argmin()
+        vertex[steepest] = -1.5 * np.sign(gradient[steepest]) if isinstance(ball, co.L1Ball) else 1.5
+        if k < 20:
+            gap = (x - vertex) @ gradient if k or isinstance(ball, co.L1Ball) else math.inf
+            assert fit.history["gap"][k] == pytest.approx(gap, rel=1e-9)
+            x = x + 2 / (k + 2) * (vertex - x)
+    np.testing.assert_allclose(joined(fit, fed), x, rtol=0, atol=1e-12)
+    assert fit.gap == pytest.approx((x - vertex) @ gradient, rel=1e-9)
+
+
 @pytest.mark.parametrize("network", NETWORKS)
 @settings(max_examples=3)
 @given(
