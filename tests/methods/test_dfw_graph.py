@@ -242,6 +242,19 @@ def exponent(sizes, values) -> tuple[float, float]:
     return float(slope), spread * math.sqrt(covariance[0, 0])
 
 
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: type(step).__name__)
+def test_near_the_optimum_of_the_hardest_problem_both_of_two_nodes_have_sent_much(step):
+    """Claim 1 behind the lower bound: within 1/(6d) of the least ‖Aα‖², more than 3d/4 atoms, of d/2 a node more than d/4."""
+    d = 24
+    Q, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(d, d)))
+    fed = co.Federation.split(Q, np.zeros(d), parties=2, label="party0")
+    least = 1 / (6 * d) / (2 * d)  # the loss is ‖Aα‖²/(2d)
+    fit = co.fit(fed, co.Problem(co.LeastSquares(), co.Simplex(1.0)), co.DistributedFrankWolfe(10_000, least, step))
+    assert fit.objective - 1 / d / (2 * d) < least
+    assert [np.count_nonzero(own) > d / 4 for own in fit.coefficients.values()] == [True, True]
+    assert sum(np.count_nonzero(own) for own in fit.coefficients.values()) > 3 * d / 4
+
+
 @pytest.mark.parametrize("network", [None, "tree"])
 def test_what_a_star_and_a_tree_send_grows_in_proportion_to_nodes_times_rows_over_the_gap(network):
     """Theory: O(N d / eps), one column of d numbers to each of N nodes in each of the O(1/eps) rounds."""
