@@ -47,8 +47,9 @@ FINDINGS = (
         (
             Shown("finding-sketch-noise", "with the noise of equation 17"),
             Shown("attacks-published", ATTACK + "noisy sketches"),
+            Shown("lou-3", "at these sizes"),
         ),
-        "σ = 2Bκ √(S/(2ρ)) for S distinct columns in all, each sent once and then remembered by both sides; a sparse sketch has κ = 1 exactly. At the paper's own sizes no sound version of the method learns anything; `co.PrivateGram` does, where something can be learnt.",
+        "σ = 2Bκ √(S/(2ρ)) for S distinct columns in all, each sent once and then remembered by both sides; a sparse sketch has κ = 1 exactly. At the paper's own sizes ours, the one sound version that was tried, learns nothing. On other data, where something can be learnt, `co.PrivateGram` learns it.",
         (
             Shown("finding-sketch-noise", "(ours) noise of"),
             Shown("attacks-ours", "no attack shows more"),
@@ -58,12 +59,13 @@ FINDINGS = (
     Finding(
         "The ball is left by a factor of K, and “more parties do better” (DP-BCFW)",
         f"{LOU}, algorithm 2, line 12, and figures 4, 5 and 9",
-        "Each of the K parties adds a vertex of the ball of radius η in full, so that ‖x‖₁ reaches Kη. The loss falls below the least in the ball: what the curves credit to parties is the larger ball. With the vertices averaged more parties do no better; with the printed noise none of the curves learns.",
+        "Each of the K parties adds a vertex of the ball of radius η in full, so that ‖x‖₁ reaches Kη. In a small ball the loss falls below the least in it: what the curves credit to parties is the larger ball. With the vertices averaged more parties do no better there. In a far larger ball, whose vertices overshoot the labels, they do: parties that share one step overshoot less. With the printed noise none of the curves ends clearly below x = 0.",
         (
             Shown("lou-5", "more parties do better on the ball"),
             Shown("lou-5", "with the noise turned off"),
             Shown("lou-3", "the distributed method minimises over the ball"),
             Shown("lou-9", "more parties do better on the ball"),
+            Shown("lou-sensitivity", "(ours) that more parties do no better"),
         ),
         "A step to the best of all vertices, or a new solution over ‖x‖₁ ≤ η on the sketches already sent, which costs nothing. `co.PrivateBlockFrankWolfe` does the latter.",
         (Shown("private-comparison", "every model lies in the ball"),),
@@ -93,7 +95,7 @@ FINDINGS = (
         "Stale slopes (sparse Frank-Wolfe)",
         f"{RAFF}, algorithm 2, lines 22 to 28",
         "A Frank-Wolfe step shrinks the whole model, so with the logistic loss the slopes of all rows change. Algorithm 2 renews slopes only in rows that hold the chosen column; the column that looks steepest is soon another one, and the steps are not those of algorithm 1, as is said. "
-        "Privacy survives staleness; the equivalence does not, nor does the speed without noise.",
+        "Privacy survives staleness; the equivalence does not, nor, without noise, the orders of magnitude in operations.",
         (
             Shown("raff-1", "both algorithms take the same steps"),
             Shown("raff-1", "both reach the same gap"),
@@ -114,7 +116,7 @@ FINDINGS = (
             Shown("attacks-published", ATTACK + "sparse Frank-Wolfe with exact signs"),
         ),
         "The 2d signed coordinates are the candidates, each with a weight of its own, and the sign is part of what is drawn: ρ = Δ²/(2b²) a round with Δ = 2B on the summed slopes "
-        "([privacy.md](../docs/privacy.md#central-frank-wolfe)). At a small budget `co.SparseClassifier` takes noisy sums in the geometry of row norms instead, which learn.",
+        "([privacy.md](../docs/privacy.md#central-frank-wolfe)). At a small budget `co.SparseClassifier` takes noisy sums in the geometry of row norms instead. At the ε of table 4 they learn from the narrower of its tables, and next to nothing from the wider one.",
         (Shown("attacks-ours", "no attack shows more"),),
     ),
     Finding(

@@ -440,6 +440,11 @@ WRONG: Wrong = {
         co.InvalidInput,
         "found 12 different labels that are not just -1 and +1 (or 0 and 1): map the two classes to -1 and +1, or choose a regression loss.",
     ),
+    "three classes for a machine that learns two": (
+        lambda folder: co.fit(split(y=np.arange(12) % 3, by="rows"), co.KernelSVM(co.RBF(1.0)), DFW),
+        co.InvalidInput,
+        "found 3 different labels, and KernelSVM and AdaBoost learn two classes. For more, fit each class against the rest, one fit each with labels +1 and -1, and take the largest score: docs/methods-frank-wolfe.md.",
+    ),
     "one class only": (
         lambda folder: co.fit(split(y=np.ones(12)), CLASSES, DFW),
         co.InvalidInput,

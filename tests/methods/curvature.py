@@ -1,16 +1,18 @@
 """How far a smooth loss departs from its tangent over a product of sets, averaged over a sampling.
 
 Expected curvature   C = sup over x, s in the set, γ in (0, 1] of  E_T (2/γ²)·(f(x + γ(s − x)_T) − f(x) − γ<(s − x)_T, ∇f(x)>)
-Source   Lou and Cheung, definition 3, propositions 3 and 4, for losses (1/n) Σ φ: A becomes √(L/n)·A, L the smoothness of φ.
+Source   Lou and Cheung, definition 3, propositions 1 to 4, for losses (1/n) Σ φ: A becomes √(L/n)·A, L the smoothness of φ.
 Bound    f lies below its tangent plus (L/2n)‖A·δ‖², so C ≤ sup E‖√(L/n)·A·δ_T‖² ≤ Σ_ij P(i, j in T)·M_ij, where M_ij bounds
          <A_i δ_i, A_j δ_j>·L/n. Over ℓ1 balls ‖δ_i‖₁ ≤ 2 r_i, and a bilinear form over them is largest at two vertices:
          M_ij = 4 r_i r_j (L/n)·max |a·b|, a a column of block i, b of block j.
+Exact    for least squares over columns with |δ_i| ≤ 2 r_i it is the largest δ'(P∘A'A)δ/n: convex, hence at a corner.
 Theorems `convergence_bound` is theorem 1, and with inexactness > 0 theorem 2. The published theorem 2 adds (D + |T|)·ϱ_g; the
          derivation in docs/methods-frank-wolfe.md gives ϱ = |T|·(D·ϱ_g + ϱ_l), D the largest diameter of a block.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,24 @@ def block_products(loss: Loss, A: Any, groups: Groups, radii: Floats) -> Floats:
 def expected_curvature(products: Floats, pairs: Floats) -> float:
     """The bound for any sampling: pairs[i, j] = P(blocks i and j are both in a round), P(i) on the diagonal."""
     return float((products * pairs).sum())
+
+
+def exact_curvature(A: Floats, radii: Floats, pairs: Floats) -> float:
+    """Definition 3 itself, for least squares over |x_j| ≤ r_j: over all corners, so for few columns."""
+    corners = np.array(list(itertools.product([-2.0, 2.0], repeat=radii.size))) * radii
+    return float(np.einsum("ki,ij,kj->k", corners, pairs * (A.T @ A), corners).max() / A.shape[0])
+
+
+def separable_curvature(A: Floats, radii: Floats, pairs: Floats) -> float:
+    """Proposition 1: Σ p_i β_i D_i², β_i = min{σ'(P), σ'(A'A)}·‖A_i‖², σ' the largest eigenvalue after scaling to a unit diagonal."""
+    gram = A.T @ A
+    least = min(_scaled_eigenvalue(pairs), _scaled_eigenvalue(gram))
+    return float((pairs.diagonal() * least * gram.diagonal() * (2.0 * radii) ** 2).sum() / A.shape[0])
+
+
+def _scaled_eigenvalue(matrix: Floats) -> float:
+    scale = np.sqrt(matrix.diagonal())
+    return float(np.linalg.eigvalsh(matrix / np.outer(scale, scale))[-1])
 
 
 def in_pairs(sampling: Any, owners: Indices) -> Floats:

@@ -187,7 +187,11 @@ def test_columns_of_zeros_and_equal_columns_do_no_harm():
         (lambda: co.AdaBoost(0.0), "temperature must be a finite number above 0"),
         (
             lambda: co.fit(co.Federation.split(np.eye(4), [1, 2, 3, 4], parties=2), co.AdaBoost(1.0)),
-            "map the two classes",
+            "4 different labels.*learn two classes.*each class against the rest",
+        ),
+        (
+            lambda: co.fit(co.Federation.split(np.eye(4), [1, 2, 1, 2], parties=2), co.AdaBoost(1.0)),
+            r"map the two classes to -1 and \+1\.$",
         ),
         (
             lambda: co.fit(co.Federation.split(np.eye(4), [1, 1, -1, -1], parties=2, by="rows"), co.AdaBoost(1.0)),

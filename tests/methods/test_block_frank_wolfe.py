@@ -16,11 +16,13 @@ import pytest
 from curvature import (
     block_products,
     convergence_bound,
+    exact_curvature,
     expected_curvature,
     in_pairs,
     inexactness,
     nice_curvature,
     per_party_curvature,
+    separable_curvature,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -229,6 +231,35 @@ def test_the_expected_curvature_bounds_what_it_bounds(seed, data):
     for _ in range(20):
         delta = rng.choice([-2.0, 2.0, rng.uniform(-2, 2)], D) * radii
         assert delta @ (pairs * (A.T @ A)) @ delta / 7 <= expected_curvature(products, pairs) * (1 + 1e-12)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10_000), data=st.data())
+def test_proposition_1_bounds_the_expected_curvature_of_least_squares(seed, data):
+    rng, sampling = np.random.default_rng(seed), data.draw(st.sampled_from(list(SAMPLINGS.values())))
+    A, radii, pairs = rng.normal(size=(7, D)), rng.uniform(0.1, 2.0, D), in_pairs(sampling, OWNERS)
+    assert exact_curvature(A, radii, pairs) <= separable_curvature(A, radii, pairs) * (1 + 1e-12)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10_000), tau=st.integers(1, D))
+def test_proposition_2_compares_the_expected_curvature_with_those_of_three_samplings(seed, tau):
+    """Global curvature, product curvature and expected set curvature, of least squares: each by its own definition."""
+    rng = np.random.default_rng(seed)
+    A, radii = rng.normal(size=(7, D)), rng.uniform(0.1, 2.0, D)
+
+    def of_blocks(chosen):
+        """The largest ‖A δ‖²/n where only the chosen blocks move."""
+        corners = itertools.product([-2.0, 2.0], repeat=len(chosen))
+        return max(np.sum((A[:, chosen] @ (radii[chosen] * corner)) ** 2) for corner in corners) / 7
+
+    def expected(sampling):
+        return exact_curvature(A, radii, in_pairs(sampling, OWNERS))
+
+    sets = [list(chosen) for chosen in itertools.combinations(range(D), tau)]
+    assert expected(Elementary()) == pytest.approx(of_blocks(list(range(D))), rel=1e-12)
+    assert expected(Serial()) <= sum(of_blocks([i]) for i in range(D)) / D * (1 + 1e-12)
+    assert expected(Nice(tau)) <= np.mean([of_blocks(chosen) for chosen in sets]) * (1 + 1e-12)
 
 
 @settings(max_examples=40)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.linear_model import Lasso
 
 import colonnade as co
 from colonnade.methods.frank_wolfe.graph import Best, Wave
@@ -45,6 +46,26 @@ def joined(fit: co.Fit, fed: co.Federation) -> np.ndarray:
 
 
 # ---------------------------------------------------------------- the same walk everywhere
+
+
+@pytest.mark.parametrize("loss", [co.LeastSquares(), co.Logistic()], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("ball", [co.L1Ball(1.5), co.Simplex(1.5)], ids=lambda ball: type(ball).__name__)
+def test_with_one_party_the_rounds_are_algorithms_1_and_2_line_by_line(ball, loss):
+    """From 0, which is no point of a simplex: there the first step goes all the way, and the first gap bounds nothing."""
+    X, y = table()
+    y = np.where(y > 0.0, 1.0, -1.0) if loss.classifies else y
+    fed, method = co.Federation.split(X, y, parties=1), co.DistributedFrankWolfe(20, 0.0, co.OpenLoop())
+    fit, x = co.fit(fed, co.Problem(loss, ball), method), np.zeros(12)
+    for k in range(21):
+        gradient, vertex = X.T @ loss.slope(X @ x, y), np.zeros(12)
+        steepest = np.abs(gradient).argmax() if isinstance(ball, co.L1Ball) else gradient.argmin()
+        vertex[steepest] = -1.5 * np.sign(gradient[steepest]) if isinstance(ball, co.L1Ball) else 1.5
+        if k < 20:
+            gap = (x - vertex) @ gradient if k or isinstance(ball, co.L1Ball) else math.inf
+            assert fit.history["gap"][k] == pytest.approx(gap, rel=1e-9)
+            x = x + 2 / (k + 2) * (vertex - x)
+    np.testing.assert_allclose(joined(fit, fed), x, rtol=0, atol=1e-12)
+    assert fit.gap == pytest.approx((x - vertex) @ gradient, rel=1e-9)
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -116,6 +137,22 @@ def test_a_thousand_nodes_work(nodes):
     star = co.fit(fed, LEAST, co.DistributedFrankWolfe(**told))
     tree = co.fit(fed, LEAST, co.DistributedFrankWolfe(topology=T.tree(nodes), **told))
     np.testing.assert_array_equal(joined(star, fed), joined(tree, fed))
+
+
+@pytest.mark.slow
+def test_defaults_reach_their_certificate_with_a_thousand_parties():
+    """A lasso lies on the sphere of its own norm, and is the best in that ball."""
+    rng, true = np.random.default_rng(0), np.zeros(3000)
+    true[::300] = rng.choice([-1.0, 1.0], 10)
+    X = rng.normal(size=(200, 3000))
+    y = X @ true + 0.5 * rng.normal(size=200)
+    best = Lasso(alpha=0.1, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(X, y).coef_
+    fed = co.Federation.split(X, y, parties=1000)
+    fit = co.fit(fed, co.Problem(co.LeastSquares(), co.L1Ball(float(np.abs(best).sum()))), co.DistributedFrankWolfe())
+    assert fit.status is co.Status.CERTIFIED
+    assert fit.gap <= 1e-4
+    assert -1e-9 <= fit.objective - co.LeastSquares().value(X @ best, y) <= fit.gap + 1e-9
+    assert len(set(fit.coreset["party"])) > 10
 
 
 @pytest.mark.parametrize("network", ["tree", "ring"])
@@ -203,6 +240,19 @@ def exponent(sizes, values) -> tuple[float, float]:
     residual = b - np.polyval(np.polyfit(a, b, 1), a)
     spread = math.sqrt(float(residual @ residual) / (len(a) - 2))
     return float(slope), spread * math.sqrt(covariance[0, 0])
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: type(step).__name__)
+def test_near_the_optimum_of_the_hardest_problem_both_of_two_nodes_have_sent_much(step):
+    """Claim 1 behind the lower bound: within 1/(6d) of the least ‖Aα‖², more than 3d/4 atoms, of d/2 a node more than d/4."""
+    d = 24
+    Q, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(d, d)))
+    fed = co.Federation.split(Q, np.zeros(d), parties=2, label="party0")
+    least = 1 / (6 * d) / (2 * d)  # the loss is ‖Aα‖²/(2d)
+    fit = co.fit(fed, co.Problem(co.LeastSquares(), co.Simplex(1.0)), co.DistributedFrankWolfe(10_000, least, step))
+    assert fit.objective - 1 / d / (2 * d) < least
+    assert [np.count_nonzero(own) > d / 4 for own in fit.coefficients.values()] == [True, True]
+    assert sum(np.count_nonzero(own) for own in fit.coefficients.values()) > 3 * d / 4
 
 
 @pytest.mark.parametrize("network", [None, "tree"])

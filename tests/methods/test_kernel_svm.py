@@ -293,6 +293,26 @@ def test_a_problem_that_cannot_be_is_refused(make, advice):
         make()
 
 
+def test_three_classes_are_refused_and_what_the_refusal_advises_tells_them_apart():
+    rng = np.random.default_rng(0)
+    classes = np.repeat([0, 1, 2], 20)
+    X = 0.3 * rng.normal(size=(60, 2)) + np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])[classes]
+    machine = co.KernelSVM(co.RBF(1.0), 10.0)
+    with pytest.raises(co.InvalidInput, match=r"3 different labels.*learn two classes.*each class against the rest"):
+        co.fit(co.Federation.split(X, classes, parties=3, by="rows"), machine)
+    scores = []
+    for one in range(3):
+        fed = co.Federation.split(X, np.where(classes == one, 1.0, -1.0), parties=3, by="rows")
+        scores.append(co.fit(fed, machine).scores(fed))
+    assert np.mean(np.argmax(scores, axis=0) == classes) >= 0.95
+
+
+def test_two_labels_that_are_no_signs_are_to_be_mapped():
+    X, y = table()
+    with pytest.raises(co.InvalidInput, match=r"map the two classes to -1 and \+1\.$"):
+        co.fit(co.Federation.split(X, y + 3.0, parties=2, by="rows"), co.KernelSVM(co.RBF(1.0)))
+
+
 def test_columns_split_over_parties_are_refused_with_what_to_do():
     X, y = table()
     with pytest.raises(co.InvalidInput, match="by='rows'"):

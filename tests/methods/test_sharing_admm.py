@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.linear_model import Lasso, Ridge
 
 import colonnade as co
 from colonnade.kernels.arrays import Floats
@@ -144,6 +145,23 @@ def test_many_correlated_parties_are_no_obstacle(parties: int) -> None:
     fit = co.fit(co.Federation.split(X, y, parties=parties), problem, SharingADMM(tolerance=1e-6 * best))
     assert fit.status is co.Status.CERTIFIED
     assert objective(fit, problem, X, y) - best <= 1e-6 * best
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ridge", "lasso"])
+def test_defaults_reach_their_certificate_with_a_hundred_parties(kind: str) -> None:
+    """30 columns each; the optimum is that of scikit-learn."""
+    rng, true = np.random.default_rng(0), np.zeros(3000)
+    true[::300] = rng.choice([-1.0, 1.0], 10)
+    X = rng.normal(size=(200, 3000))
+    y = X @ true + 0.5 * rng.normal(size=200)
+    solvers = {"ridge": Ridge(20.0, fit_intercept=False), "lasso": Lasso(0.1, fit_intercept=False, tol=1e-12)}
+    problem = co.Problem(co.LeastSquares(), penalty={"ridge": co.Ridge(0.1), "lasso": co.Lasso(0.1)}[kind])
+    best = solvers[kind].fit(X, y).coef_
+    fit = co.fit(co.Federation.split(X, y, parties=100), problem, SharingADMM())
+    assert fit.status is co.Status.CERTIFIED
+    assert fit.gap <= 1e-4
+    assert -1e-9 <= objective(fit, problem, X, y) - problem.objective(X @ best, best, y) <= fit.gap + 1e-9
 
 
 @pytest.mark.parametrize(("count", "most"), [(3, 1e-7), (10, 1e-4), (50, 1e-2)])

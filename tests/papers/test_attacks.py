@@ -11,6 +11,7 @@ import pytest
 
 import colonnade as co
 from colonnade.privacy.statement import Guarantee
+from papers import published
 from papers.attacks import TARGETS, sketch_pair
 from papers.figures import attacks, gratton_4_tradeoff
 
@@ -34,6 +35,15 @@ def test_a_published_calibration_is_violated_at_every_claim_in_a_full_audit(name
     results = audits.sweep({name: TARGETS[name]}, effort=10)
     assert TARGETS[name].claims == tuple(result.verdict.claim for result in results)
     assert all(result.verdict.violated for result in results)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("claim", TARGETS["published-laplace"].claims)
+def test_the_printed_laplace_scale_is_not_refuted_where_slopes_are_read_as_means(claim, monkeypatch):
+    """Means with this noise are sums with as many times more of it as there are rows."""
+    printed = published.SparseLaplace.scale
+    monkeypatch.setattr(published.SparseLaplace, "scale", lambda self, rows: rows * printed(self, rows))
+    assert not audits.audit(TARGETS["published-laplace"], epsilon=claim, trials=10_000).violated
 
 
 @pytest.mark.slow

@@ -41,16 +41,41 @@ def test_no_cell_is_blank_and_no_row_is_twice():
     assert not [line for line in rows if re.search(r"\|\s*\|", line)]
 
 
-@pytest.mark.parametrize("item", ITEMS, ids=lambda item: f"{item.paper}, {item.what}")
+def named(item):
+    """What a row says one can call."""
+    return re.findall(r"`((?:co|colonnade|papers)\.[\w.]+)`", item.call)
+
+
+def cited(item):
+    return [ROOT / path for path in re.findall(r"tests/[\w/]+\.py", item.checked)]
+
+
+every_row = pytest.mark.parametrize("item", ITEMS, ids=lambda item: f"{item.paper}, {item.what}")
+
+
+@every_row
 def test_what_a_row_names_can_be_called_and_its_tests_are_there(item):
-    for name in re.findall(r"`((?:co|papers)\.[\w.]+)`", item.call):
+    for name in named(item):
         parts = name.split(".")
-        found = co if parts[0] == "co" else importlib.import_module("papers")
+        found = co if parts[0] == "co" else importlib.import_module(parts[0])
         for k, part in enumerate(parts[1:], 2):
             if not hasattr(found, part):
                 importlib.import_module(".".join(parts[:k]))
             found = getattr(found, part)
         assert callable(found), name
-    for path in re.findall(r"tests/[\w/]+\.py", item.checked):
-        assert (ROOT / path).is_file(), path
+    for path in cited(item):
+        assert path.is_file(), path
     assert set(re.findall(r"published-[\w-]+", item.checked)) <= set(TARGETS)
+
+
+@every_row
+def test_the_tests_of_a_row_speak_of_what_it_names(item):
+    """Each of them names something of the row, and all that the row names is in one of them; `co.X` is not the papers' own X."""
+    patterns = {
+        name: rf"{r'(?<!co[.])' * name.startswith('papers.')}\b{name.rpartition('.')[2]}\b" for name in named(item)
+    } | {path: rf"\b{Path(path).stem}\b" for path in re.findall(r"[\w/]+\.py", item.call)}
+    said = {path.name: path.read_text() for path in cited(item)}
+    for test, text in said.items():
+        assert [name for name, pattern in patterns.items() if re.search(pattern, text)], test
+    for name, pattern in patterns.items():
+        assert not said or any(re.search(pattern, text) for text in said.values()), name

@@ -14,17 +14,18 @@ import colonnade as co
 from papers import published
 from papers.figures import bellet_svm, gratton_4_normal, lou_sensitivity
 from papers.published.block_frank_wolfe import SLOPES
+from papers.published.boyd_sharing import GRID
 
 LABELS = np.where(np.arange(30) % 3 == 0, 1.0, -1.0)
 
 
-@pytest.mark.parametrize("relaxation", [1.0, 1.5])
-def test_admm_of_the_grid_goes_to_the_lasso_of_scikit_learn(relaxation):
+@pytest.mark.parametrize(("rho", "relaxation"), GRID)
+def test_admm_goes_to_the_lasso_of_scikit_learn_with_every_setting_of_the_grid(rho, relaxation):
     rng = np.random.default_rng(0)
     A = rng.normal(size=(40, 9))
     y = A @ rng.normal(size=9) + rng.normal(size=40)
     blocks = [sparse.csc_array(part) for part in np.split(A, 3, axis=1)]
-    steps = published.boyd_sharing(blocks, y, co.LeastSquares(), co.Lasso(0.3), rho=10.0, relaxation=relaxation)
+    steps = published.boyd_sharing(blocks, y, co.LeastSquares(), co.Lasso(0.3), rho=rho, relaxation=relaxation)
     *_, x = islice(steps, 300)
     expected = Lasso(alpha=0.3, fit_intercept=False, tol=1e-10).fit(A, y).coef_
     assert np.concatenate(x) == pytest.approx(expected, abs=1e-6)

@@ -41,6 +41,7 @@ from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import BY_KEY, BY_PLACE, BY_SECRET, OF_TRUST, Assumption, Privacy, Trust
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.problem.adjusted import check_offset, check_weight
+from colonnade.problem.checks import two_classes
 from colonnade.runtime.node import NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId, Program
 
@@ -188,7 +189,8 @@ def installed() -> str:
 def usable_labels(y: NDArray[Any], job: Job, beside: Mapping[str, NDArray[Any]] | None = None) -> NDArray[Any]:
     """The labels as the loss wants them; beside each its offset and its weight, where rows have them."""
     loss = job.problem.loss
-    checked = loss.check(y) if job.privacy is None else _private_labels(y, job)
+    check = two_classes if isinstance(job.problem, KernelSVM | AdaBoost) else loss.check
+    checked = check(y) if job.privacy is None else _private_labels(y, job)
     if job.roster.beside and job.privacy is None:  # private methods have refused them
         assert beside is not None, "whoever holds the labels holds what stands beside them"
         checks = {"offset": check_offset, "weight": check_weight}

@@ -59,7 +59,7 @@ def real_labels(y: Any) -> Floats:
     return labels
 
 
-def class_labels(y: Any) -> Floats:
+def class_labels(y: Any, otherwise: str = ", or choose a regression loss") -> Floats:
     """Labels of a two-class problem as −1.0 and +1.0; 0/1 and booleans are mapped to them."""
     labels = real_labels(y)
     if labels.ndim != 1:
@@ -68,7 +68,7 @@ def class_labels(y: Any) -> Floats:
     if not (values <= {-1.0, 1.0} or values <= {0.0, 1.0}):
         raise InvalidInput(
             f"found {len(values)} different labels that are not just -1 and +1 (or 0 and 1): "
-            f"map the two classes to -1 and +1, or choose a regression loss."
+            f"map the two classes to -1 and +1{otherwise}."
         )
     if len(values) == 1:
         raise InvalidInput(
@@ -76,6 +76,19 @@ def class_labels(y: Any) -> Floats:
             f"check the label column, or add rows of the other class."
         )
     return np.where(labels > 0.0, 1.0, -1.0)
+
+
+def two_classes(y: Any) -> Floats:
+    """The same for a problem that has no other loss to choose: a kernel machine, or boosting."""
+    labels = real_labels(y)
+    count = np.unique(labels).size
+    if labels.ndim == 1 and count > 2:
+        raise InvalidInput(
+            f"found {count} different labels, and KernelSVM and AdaBoost learn two classes. For more, fit each class "
+            "against the rest, one fit each with labels +1 and -1, and take the largest score: "
+            "docs/methods-frank-wolfe.md."
+        )
+    return class_labels(labels, otherwise="")
 
 
 def count_labels(y: Any) -> Floats:
