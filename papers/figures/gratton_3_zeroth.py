@@ -126,7 +126,7 @@ AHEAD = Claim(
 
 
 def cases_lasso(quick: bool) -> list[Case]:
-    repeats, rounds = (1, 15) if quick else (10, 200)
+    repeats, rounds = (1, 15) if quick else (5, 200)
     return [
         {"method": m, "agents": n, "seed": s, "rounds": rounds, "task": "lasso"}
         for n in (15, 30)
@@ -136,7 +136,7 @@ def cases_lasso(quick: bool) -> list[Case]:
 
 
 def cases_rank(quick: bool) -> list[Case]:
-    repeats, rounds = (1, 12) if quick else (5, 200)
+    repeats, rounds = (1, 12) if quick else (3, 200)
     return [
         {"method": m, "agents": 10, "seed": s, "rounds": rounds, "task": "rank"}
         for m in (ZOA, OURS)
