@@ -482,7 +482,7 @@ def _smaller_than_printed(figure: Figure) -> list[str]:
             for count in sorted({own for own in counts.values() if own < wanted}):
                 whose = [method for method, own in counts.items() if own == count]
                 of = "" if len(whose) == len(counts) else f" of {', '.join(whose)}"
-                found.append(f"{count} repeats{of} instead of {wanted:,}")
+                found.append(f"{count} {'repeat' if count == 1 else 'repeats'}{of} instead of {wanted:,}")
         elif (most := max(float(case[name]) for case in cases if name in case)) < wanted:
             found.append(f"{name} {most:,g} instead of {wanted:,}")
     return found

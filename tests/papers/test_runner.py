@@ -201,7 +201,7 @@ def test_a_full_run_says_on_its_plot_which_of_the_papers_sizes_it_has_not_and_wh
         "(all of it would take 1 CPU hours, this took 0.25). No moon."
     )
     some = replace(figure, cases=lambda _: [case for case in cases if case["method"] == "slow" or case["seed"] == 0])
-    assert "1 repeats of fast instead of 8; 2 repeats of slow instead of 8" in runner.run_line(
+    assert "1 repeat of fast instead of 8; 2 repeats of slow instead of 8" in runner.run_line(
         replace(full, figure=some)
     )
     assert runner.run_line(replace(full, figure=replace(figure, printed={"seed": 2}))) == "Full run. No moon."
