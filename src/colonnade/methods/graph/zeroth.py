@@ -9,7 +9,8 @@ Source   Gratton, thesis, D-ZOA: consensus ADMM whose inner minimisation looks a
          The thesis steps along the slope of all that an agent minimises, with a step that somebody must tune. Here only
          F is guessed; the rest, κ/2 ‖x − v‖² (rows) or ‖Aᵢx + κv‖²/(2κ) (columns), is known and kept as it is, so each
          step is x ← argmin <g, x> + known(x) + ‖x − x_t‖²/(2α) with α = farthest so far / √Σ‖g‖², at first as far as
-         the last round came, and the answer of a round is the mean of its steps weighted by t. Nothing is left to tune but how many values are looked at.
+         the last round came, and the answer of a round is the mean of its steps weighted by t. Nothing is left to tune
+         but how many values are looked at.
          Columns are new: agents agree on the dual vector as in admm.py.
 Leaves   each agent's estimate, every round, noisy, since the directions are random; the largest residuals it has heard
          of, and whose function was seen not to be convex. Counted as exact.
