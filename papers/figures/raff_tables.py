@@ -79,7 +79,7 @@ def run_3(data: str, epsilon: float, rounds: int, alone: int, steps: int) -> lis
     tiny, taken = Data(few.tocsc(), few, given.y[:50]), dict[str, float]()
     for method, (made, way) in ways.items():
         way(tiny, 2)  # compiled for these types, or read from the cache, outside the clock
-        first, some = (_seconds(lambda way=way, t=t: way(given, t)) for t in (1, made))
+        first, some = (_seconds(way, given, t) for t in (1, made))
         taken[method] = first + (rounds - 1) * (some - first) / (made - 1)
     return [
         {"data": data, "epsilon": epsilon, "method": m, "seconds": s, "times": taken["algorithm 1"] / s}
@@ -87,9 +87,9 @@ def run_3(data: str, epsilon: float, rounds: int, alone: int, steps: int) -> lis
     ]
 
 
-def _seconds(work: Callable[[], Any]) -> float:
+def _seconds(way: Callable[[Data, int], Any], given: Data, rounds: int) -> float:
     began = time.process_time()
-    work()
+    way(given, rounds)
     return time.process_time() - began
 
 
