@@ -148,7 +148,8 @@ def with_ratios(own: pl.DataFrame, method: str) -> pl.DataFrame:
 GAP = "gap / rows"
 COMMON = (
     "A step costs the nonzeros of all rows that hold the chosen column. Without noise the steepest columns are common ones, since a slope is a sum over the "
-    "rows that hold the column, and their rows are a large part of the table. Under noise that drowns the slopes, as in table 3, picks are rare columns and cheap."
+    "rows that hold the column, and their rows are a large part of the table. Under noise that drowns the slopes, as in table 3, picks are rare columns and cheap. "
+    "On KDDA's shape, whose commonest columns are in few rows, steps are hundreds of times cheaper without noise, too, and lead nowhere (raff-1)."
 )
 
 
@@ -187,7 +188,10 @@ FIGURES = (
                 _same_gap,
                 "exact; a factor of 2 at the end would count as the same",
                 reproduces=False,
-                finding="Steps towards columns that only look steep do not close the gap: it stays where stale slopes leave it.",
+                finding=(
+                    "Steps towards columns that only look steep do not close the gap: it stays where stale slopes leave it. Where nearly every row holds the chosen "
+                    "columns (News20's common words, URL's full columns) nearly all slopes are renewed, and the gaps are alike."
+                ),
             ),
             Claim(
                 "(ours) the lazy argmax takes the steps of algorithm 1 with every score recomputed",
