@@ -143,10 +143,12 @@ def table(record: Record) -> str:
     estimates = {name: hours(one.figure, record.get(name)) for name, one in known.items()}
     left = [value for name, value in estimates.items() if value is not None and record[name]["quick"]]
     spent = [value for name, value in estimates.items() if value is not None and not record[name]["quick"]]
-    told = (
-        f"Full runs on record: {len(spent)} figures, {sum(spent):,.1f} CPU hours. The other {len(left)}: about {sum(left):,.0f} CPU hours, "
-        "estimated from their quick runs by the rounds and repeats that a full one has more of (`python -m papers list`); half of that on two cores."
-    )
+    told = f"Full runs on record: {len(spent)} figures, {sum(spent):,.1f} CPU hours; figures that share curves each count them."
+    if left:
+        told += (
+            f" The other {len(left)}: about {sum(left):,.0f} CPU hours, estimated from their quick runs by the rounds and repeats that a full one has more "
+            "of (`python -m papers list`); half of that on two cores."
+        )
     return "\n\n".join((told, *parts))
 
 
