@@ -71,7 +71,8 @@ def test_a_damaged_file_is_one_line_on_standard_error_and_exit_code_one(saved, t
     assert [path.name for path in tmp_path.iterdir()] == ["fit.json"]
 
 
-def test_a_file_that_is_not_there_is_explained():
+def test_a_file_that_is_not_there_is_explained(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where no demo has left its report
     answer = call("report", "nowhere.json")
     assert answer.exit_code == 1
     assert "Check the path" in answer.stderr
