@@ -14,8 +14,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 WALK, SOLVED, DRAWN, LOCAL = "dFW", "dFW, then one solve", "random examples", "local coresets"
-MEANS = "means over the seeds; every ratio must lie on the claimed side of 1, or in the claimed order"
-CHANGED = "said to hold after quick runs, which compare at most 100 examples: the full run has 300, too."
+MEANS = (
+    "means over the seeds; dFW's least gap within a tenth more numbers than the rival sent; every ratio must lie on the claimed side of 1, "
+    "or in the claimed order"
+)
+EQUAL = "Before, sizes were compared only where both had sent equally many numbers, within a tenth: none with 1,000 examples was."
+CHANGED = (
+    f"said to hold after quick runs, which compare at most 100 examples: the full run has 300 and 1,000, too. {EQUAL}"
+)
 EACH = {10: (1, 3, 10, 30), 100: (1, 3, 10), 1000: (1,)}  # examples that every node gives
 
 
@@ -78,13 +84,13 @@ def draw(table: pl.DataFrame) -> Plot:
 
 
 def ratios(table: pl.DataFrame, rival: str) -> list[tuple[int, int, float]]:
-    """(nodes, examples of the rival, its gap over that of dFW) wherever both sent equally many numbers, within a tenth."""
+    """(nodes, examples of the rival, its gap over the least of dFW within a tenth more numbers than the rival sent)."""
     found = []
     for nodes in sorted(set(table["nodes"])):
         mine = means(table, SOLVED, nodes)
         for row in means(table, rival, nodes):
-            near = [own for own in mine if abs(own["mean numbers"] / row["mean numbers"] - 1.0) <= 0.1]
-            found += [(nodes, nodes * int(row["each"]), row["mean gap"] / own["mean gap"]) for own in near[:1]]
+            within = [own["mean gap"] for own in mine if own["mean numbers"] <= 1.1 * row["mean numbers"]]
+            found += [(nodes, nodes * int(row["each"]), row["mean gap"] / min(within))] if within else []
     return found
 
 
@@ -139,14 +145,19 @@ FIGURE = Figure(
     run=run,
     draw=draw,
     claims=(
-        Claim("dFW selects better examples than random selection does, at equal communication", beats_random, MEANS),
+        Claim(
+            "dFW selects better examples than random selection does, at equal communication",
+            beats_random,
+            MEANS,
+            changed=EQUAL,
+        ),
         Claim(
             "on 100 nodes and more dFW selects better than local coresets do, at equal communication",
             beats_local,
             MEANS,
             reproduces=False,
-            finding="with one example a node dFW selects far better. With three a node, 300 in all, local coresets do: 300 examples "
-            "of their own walks say as much as the common walk's, which takes some twice.",
+            finding="with one example a node dFW selects far better on 100 nodes, and about as well on 1,000. With three or ten a node on 100 local coresets "
+            "do: examples of their own walks say as much as the common walk's, which takes some twice.",
             changed=CHANGED,
             quick=True,
         ),
@@ -158,13 +169,14 @@ FIGURE = Figure(
             finding="from some three examples a node on, local coresets are as good or better there. A node of 3,256 examples is a "
             "fair sample of all, so its own walk chooses as well as the common one; and the common walk chooses some examples "
             "twice (85 different ones in 100 rounds) and pays for a bid of every node in every round, which a local walk does not.",
+            changed=EQUAL,
         ),
         Claim(
             "the advantage over local coresets grows with the number of nodes",
             clearer_with_nodes,
             MEANS,
             reproduces=False,
-            finding="it grows where every node of the larger star gives one example. With 300 examples in all local coresets are ahead on both.",
+            finding="it grows where every node of the larger star gives one example. With 300 examples in all local coresets are ahead on 10 nodes and more so on 100.",
             changed=CHANGED,
             quick=True,
         ),
