@@ -193,7 +193,7 @@ class Cell:
         classes, roster = self.problem is CLASSES, self.job.roster
         columns: list[ReleasedColumn] = []
         for name, party in self.fed.parties.items():
-            columns += columns_of(name, party.schema, party.features, range(len(party.features)))
+            columns += columns_of(party, name, range(len(party.features)))
         return Release(
             *(matrix, np.zeros_like(self.noise), self.rows, tuple(columns)),
             label=ReleasedColumn("label", "b", "label", -1, "classes" if classes else "number"),
