@@ -304,6 +304,7 @@ def limits() -> str:
     seconds = f"{envelope.GREETING_SECONDS:g} s"
     streams = f"{hub.STREAMS_AT_ONCE} at once, then {hub.STREAMS_A_SECOND:g} a second"
     proposals = f"{party_service.PROPOSALS_AT_ONCE} at once, then {party_service.PROPOSALS_A_SECOND:g} a second"
+    over = "503; `/health` is answered"
     rows = [
         ("coordinator's port", "connections that have not greeted, an address", doorkeeper.A_SOURCE, "oldest hung up"),
         ("", "the same, of all addresses", doorkeeper.IN_ALL, "oldest hung up"),
@@ -321,10 +322,11 @@ def limits() -> str:
         ("", "its own port: strangers", f"{direct.STRANGERS}, and one a neighbour", "hung up"),
         (
             "pages and scores",
-            "connections; of one address",
+            "requests that arrive; of one address",
             f"{status_page.CONNECTIONS}; {status_page.A_SOURCE}",
-            "503",
+            "503 to the slowest",
         ),
+        ("", "requests being answered; of one address", f"{status_page.CONNECTIONS}; {status_page.A_SOURCE}", over),
         ("", "a request arrives within", f"{status_page.ARRIVAL:g} s", "hung up"),
         ("", "rows of a request for scores", f"{score_service.ROWS:,}", "400"),
     ]

@@ -6,7 +6,6 @@ import contextlib
 import socket
 import ssl
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ import pytest
 from colonnade.errors import InvalidInput
 from colonnade.network import certs, rate_limit, status_page
 from colonnade.network.rate_limit import RateLimit
-from colonnade.network.status_page import Answered, StatusPage, page
+from colonnade.network.status_page import Answered, Asked, StatusPage, page
 from colonnade.network.transport.metrics import Metrics
 
 
@@ -105,28 +104,97 @@ def test_a_taken_port_is_said_to_be_taken(shown: StatusPage) -> None:
         pass
 
 
-def eventually_alive(port: int) -> bool:
-    """Whether the page answers, once those that were hung up on have left."""
-    for _ in range(400):
-        with contextlib.suppress(OSError):
-            if get(port, "/health")[0] == 200:
-                return True
-        time.sleep(0.02)
-    return False
+def answer_on(connection: socket.socket) -> bytes:
+    """All that comes back until the other side closes."""
+    connection.settimeout(20)
+    return b"".join(iter(lambda: connection.recv(4096), b""))
 
 
-def test_connections_that_say_nothing_do_not_keep_others_out_for_long() -> None:
-    with StatusPage() as made, contextlib.ExitStack() as open_ones:
+def is_busy(answer: bytes) -> bool:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head.startswith(b"HTTP/1.0 503 ") and b"\r\nConnection: close" in head and b"try again" in body
+
+
+def test_three_hundred_slow_clients_keep_nobody_from_the_page_and_all_but_the_last_are_told_503() -> None:
+    """Their time never ends here: only who makes room for others lets /health through."""
+    said = (
+        b"",
+        b"G",
+        b"GET /hea",
+        b"GET /health HTTP/1.1\r\nHost: 127",
+        b"POST /echo HTTP/1.1\r\nContent-Length: 9\r\n\r\n1",
+    )
+    made = StatusPage()
+    made.post("/echo", lambda asked: Answered(200, asked.body))
+    with mock.patch.object(status_page, "ARRIVAL", 3600.0), made, contextlib.ExitStack() as open_ones:
+        slow = []
+        for number in range(300):
+            slow.append(open_ones.enter_context(socket.create_connection(("127.0.0.1", made.port), timeout=20)))
+            slow[-1].sendall(said[number % len(said)])
+        assert get(made.port, "/health") == (200, "alive\n")
+        assert get(made.port, "/ready")[0] == 200
+        assert post(made.port, "/echo", b"1") == (200, b"1")
+        turned_away = slow[: 300 - status_page.A_SOURCE]
+        assert all(is_busy(answer_on(one)) for one in turned_away)
+        assert made.refused["connections"] >= len(turned_away)
+        still_there = slow[-1]  # of the last few, who is told nothing until its time is over
+        still_there.sendall(b"23456789")
+        assert answer_on(still_there).endswith(b"123456789")
+
+
+def test_a_crowd_of_many_addresses_makes_room_where_it_is_largest() -> None:
+    with (
+        mock.patch.multiple(status_page, ARRIVAL=3600.0, CONNECTIONS=6, A_SOURCE=4),
+        StatusPage() as made,
+        contextlib.ExitStack() as open_ones,
+    ):
+
+        def from_there(host: str) -> socket.socket:
+            return open_ones.enter_context(
+                socket.create_connection(("127.0.0.1", made.port), timeout=20, source_address=(host, 0))
+            )
+
+        first, crowd = from_there("127.0.0.2"), [from_there("127.0.0.3") for _ in range(4)]
+        from_there("127.0.0.4")
+        assert get(made.port, "/health")[0] == 200
+        assert is_busy(answer_on(crowd[0]))
+        first.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+        assert answer_on(first).endswith(b"alive\n")
+
+
+def test_a_request_above_those_that_are_being_answered_is_told_503_and_health_is_answered_still() -> None:
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def slow_route(asked: Asked) -> Answered:
+        begun.release()
+        go_on.wait(60)
+        return Answered(200, asked.body)
+
+    made = StatusPage()
+    made.post("/slow", slow_route)
+    request = b"POST /slow HTTP/1.0\r\nContent-Length: 2\r\n\r\nok"
+    with made, contextlib.ExitStack() as open_ones:
+        waiting = []
         for _ in range(status_page.A_SOURCE):
-            silent = open_ones.enter_context(socket.create_connection(("127.0.0.1", made.port)))
-            silent.sendall(b"GET /hea")
+            waiting.append(open_ones.enter_context(socket.create_connection(("127.0.0.1", made.port), timeout=20)))
+            waiting[-1].sendall(request)
+            assert begun.acquire(timeout=20)
         one_more = open_ones.enter_context(socket.create_connection(("127.0.0.1", made.port), timeout=20))
-        assert one_more.recv(1) == b""  # turned away at once
-        open_ones.enter_context(mock.patch.object(status_page, "ARRIVAL", 0.0))  # their time is up
-        assert silent.recv(1) == b""
-        open_ones.enter_context(mock.patch.object(status_page, "ARRIVAL", 10.0))
-        assert eventually_alive(made.port)
-        assert made.refused["connections"] >= 1
+        one_more.sendall(request)
+        assert is_busy(answer_on(one_more))
+        assert get(made.port, "/health")[0] == 200
+        assert get(made.port, "/metrics")[0] == 503
+        assert made.refused["connections"] == 2
+        go_on.set()
+        assert all(answer_on(one).endswith(b"ok") for one in waiting)
+        assert post(made.port, "/slow", b"again") == (200, b"again")  # their places are free
+
+
+def test_a_request_that_does_not_arrive_in_time_is_hung_up_on() -> None:
+    with StatusPage() as made, socket.create_connection(("127.0.0.1", made.port), timeout=20) as silent:
+        silent.sendall(b"GET /hea")
+        with mock.patch.object(status_page, "ARRIVAL", 0.0):
+            assert silent.recv(1) == b""
 
 
 def test_under_tls_a_peer_is_who_its_certificate_names_and_a_stranger_is_nobody(tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ that a browser on this machine has open are no programs of its operator: what th
 whom it believes to speak, and is refused. Metrics are counts, sizes and fixed words; never give it a value of anybody's
 data.
 
-Everything is bounded: connections in all and from one address, the seconds that a request may take to arrive, and its
-bytes. A connection carries one request.
+Everything is bounded, in all and from one address: requests that arrive, and requests that are being answered; the
+seconds that one may take to arrive, and its bytes. Above a bound the answer is 503: where requests arrive the slowest
+makes room for the newest, so that those who dawdle keep nobody out, and /health is answered however many others wait.
+A connection carries one request.
 """
 
 from __future__ import annotations
@@ -194,64 +196,92 @@ class _Server(ThreadingHTTPServer):
     """Threads for few connections, each closed when its request has not arrived in time."""
 
     daemon_threads = True
-    request_queue_size = CONNECTIONS
+    request_queue_size = 512  # a crowd may knock at once; nobody waits for a second knock
     block_on_close = False  # a peer that reads slowly must not hold up who stops the service
     page: StatusPage
 
     def __init__(self, *arguments: Any) -> None:
-        self.arriving: dict[socket.socket, float] = {}
-        self.sources: Counter[str] = Counter()
+        self.arriving: dict[socket.socket, tuple[str, float]] = {}  # from where, since when
+        self.answered: Counter[str] = Counter()  # requests that are being answered, by where they come from
         self.bound = threading.Lock()
         super().__init__(*arguments)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is room for one more connection, in all and from there."""
+        """Take every connection; where there are too many, the one that has been sending for longest has to go."""
+        source = client_address[0]
         with self.bound:
-            if self.sources.total() >= CONNECTIONS or self.sources[client_address[0]] >= A_SOURCE:
+            arriving = Counter(where for where, _ in self.arriving.values())
+            if arriving[source] >= A_SOURCE:
+                self._turn_away(source)
+            elif arriving.total() >= CONNECTIONS:
+                self._turn_away(arriving.most_common(1)[0][0])
+            self.arriving[request] = source, time.monotonic()
+        return True
+
+    def _turn_away(self, source: str) -> None:
+        """End the slowest request from there: its thread reads no more of it, and answers 503."""
+        theirs = {one: since for one, (where, since) in self.arriving.items() if where == source}
+        slowest = min(theirs, key=lambda one: theirs[one])
+        del self.arriving[slowest]
+        self.page.refused["connections"] += 1
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(slowest, socket.SHUT_RD)
+
+    def arrived(self, connection: Any) -> bool:
+        """A request is here; false where it was turned away before."""
+        with self.bound:
+            return self.arriving.pop(connection, None) is not None
+
+    @contextlib.contextmanager
+    def answering(self, source: str) -> Iterator[bool]:
+        """A place among the requests that are being answered; false where there is none."""
+        with self.bound:
+            free = self.answered.total() < CONNECTIONS and self.answered[source] < A_SOURCE
+            if free:
+                self.answered[source] += 1
+            else:
                 self.page.refused["connections"] += 1
-                return False
-            self.sources[client_address[0]] += 1
-            self.arriving[request] = time.monotonic()
-            return True
+        try:
+            yield free
+        finally:
+            with self.bound:
+                self.answered[source] -= free
+                self.answered += Counter()  # drops those at 0
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         secured = request
         try:
             request.settimeout(ARRIVAL)
             if self.page.tls is not None:
-                secured = self.page.tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
-                with self.bound:
-                    self.arriving[secured] = self.arriving.pop(request, time.monotonic())
+                secured = self._secured(request, self.page.tls)
                 secured.do_handshake()
             self.finish_request(secured, client_address)
         except (OSError, ValueError):  # it hung up, was too slow, or speaks no TLS: no event of ours
             self.page.refused["connection"] += 1
         finally:
-            self._forget(client_address, request, secured)
+            self.arrived(secured)
             self.shutdown_request(secured)
+
+    def _secured(self, request: Any, tls: ssl.SSLContext) -> ssl.SSLSocket:
+        """The connection under TLS, which takes its place among those that arrive."""
+        with self.bound:
+            if request not in self.arriving:
+                raise ConnectionAbortedError
+            made = tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+            self.arriving[made] = self.arriving.pop(request)
+            return made
 
     def process_request(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # there is no thread for it
-            self._forget(client_address, request)
+            self.arrived(request)
             raise
-
-    def _forget(self, client_address: Any, *connections: Any) -> None:
-        with self.bound:
-            for one in connections:
-                self.arriving.pop(one, None)
-            self.sources[client_address[0]] -= 1
-            self.sources += Counter()
-
-    def arrived(self, connection: Any) -> None:
-        with self.bound:
-            self.arriving.pop(connection, None)
 
     def service_actions(self) -> None:
         """One byte now and then keeps no connection: the whole request has its time."""
         with self.bound:
-            late = [one for one, since in self.arriving.items() if time.monotonic() - since > ARRIVAL]
+            late = [one for one, (_, since) in self.arriving.items() if time.monotonic() - since > ARRIVAL]
         for one in late:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(one, socket.SHUT_RDWR)  # an SSLSocket's own would forget its state
@@ -264,16 +294,26 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "colonnade", ""
     wbufsize, disable_nagle_algorithm = -1, True  # head and body of an answer leave together, at once
 
+    def handle_one_request(self) -> None:
+        super().handle_one_request()
+        if not self.raw_requestline and not self.server.arrived(self.connection):
+            self._busy()
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """No sense in half a request is no fault of who was told to stop in the middle of it."""
+        if self.server.arrived(self.connection):
+            super().send_error(code, message, explain)
+        else:
+            self._busy()
+
     def do_GET(self) -> None:
-        self.server.arrived(self.connection)
-        if not self._may_ask():
-            return
-        try:
-            found = self.server.page.answer(self.path)
-        except Exception as error:  # a store that is locked just now, say: the page is not why a service ends
-            log.warning("not shown", extra={"error": type(error).__name__})
-            found = Answered(500, b"not now; the log says why\n", _PLAIN)
-        self._reply(found)
+        if not self.server.arrived(self.connection):
+            self._busy()
+        elif self._may_ask():
+            if self.path == "/health":
+                self._reply(self.server.page.answer(self.path))
+            else:
+                self._answer(lambda: self.server.page.answer(self.path))
 
     def do_POST(self) -> None:
         if not self._may_ask():
@@ -290,15 +330,28 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse("size", Answered(413, f"a body has at most {LARGEST:,} bytes\n".encode(), _PLAIN))
             return
         body = self.rfile.read(int(size))
-        self.server.arrived(self.connection)
-        if len(body) != int(size):
-            return
-        try:
-            answer = route(Asked(self._peer(), body))
-        except Exception as error:  # the text of an error may carry data
-            log.warning("not answered", extra={"path": self.path, "error": type(error).__name__})
-            answer = Answered(500, b"this failed; the log says why\n", _PLAIN)
-        self._reply(answer)
+        if not self.server.arrived(self.connection):
+            self._busy()
+        elif len(body) == int(size):
+            self._answer(lambda: route(Asked(self._peer(), body)))
+
+    def _answer(self, answer: Callable[[], Answered]) -> None:
+        """Answer where there is a place. The text of an error may carry data: the log has its kind."""
+        with self.server.answering(self.client_address[0]) as free:
+            if not free:
+                self._busy()
+                return
+            try:
+                found = answer()
+            except Exception as error:  # a store that is locked just now, say
+                log.warning("not answered", extra={"path": self.path, "error": type(error).__name__})
+                found = Answered(500, b"this failed; the log says why\n", _PLAIN)
+            self._reply(found)
+
+    def _busy(self) -> None:
+        """503: too many at once."""
+        self.requestline, self.request_version = "", "HTTP/1.0"  # of half a request neither may be known
+        self._reply(Answered(503, b"too many requests at once; try again in a moment\n", _PLAIN))
 
     def _may_ask(self) -> bool:
         if self._is_foreign_page():
@@ -335,8 +388,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.kind)
         self.send_header("Content-Length", str(len(answer.body)))
+        self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(answer.body)
+        self.wfile.flush()
 
     def log_message(self, *_: object) -> None:
         """Asking for the page is no event."""
