@@ -79,6 +79,38 @@ def test_a_key_is_the_same_row_however_its_request_is_read(wired):
     assert wired.ask(key=True)[0] == 400
 
 
+@pytest.mark.parametrize("kind", ["Int64", "UInt16", "String"])  # the last: a CSV file, which has no types
+def test_keys_of_requests_and_answers_are_whole_numbers_where_those_of_the_table_are(tmp_path, kind):
+    import polars as pl
+
+    made = Consortium.made(tmp_path)
+    made.tables = {name: table.cast({"key": getattr(pl, kind)}) for name, table in made.tables.items()}
+    with Wired(made.approve_all()) as wired:
+        status, found = wired.ask(key=41)
+        assert (status, found["key"], type(found["key"])) == (200, 41, int)
+        assert abs(found["score"] - made.expected(41)) < CLOSE
+        _, found = wired.ask(keys=[30, 3, 999])
+        assert [line["key"] for line in found["scores"]] == [30, 3, 999]
+        assert [line.get("refused") for line in found["scores"]] == [None, "training", "no_row"]
+        for wrong in (41.0, True, None):
+            assert wired.ask(key=wrong)[0] == 400
+        if kind == "String":
+            assert wired.ask(key="41")[1]["key"] == 41
+
+
+def test_keys_of_which_some_are_no_whole_numbers_are_texts(tmp_path):
+    import polars as pl
+
+    made = Consortium.made(tmp_path)
+    named = pl.col("key").cast(pl.String).str.zfill(2)  # 07 is not 7
+    made.tables = {name: table.with_columns(named) for name, table in made.tables.items()}
+    with Wired(made.approve_all()) as wired:
+        assert wired.ask(key="41")[1]["key"] == "41"
+        assert wired.ask(key="07")[1]["key"] == "07"
+        status, found = wired.ask(key=41)
+        assert (status, found["refused"]) == (400, "keys")
+
+
 def asked(made: Consortium, name: str, number: int, key: int, model: int = 0) -> Ask:
     approved = made.approved(HOLDER)
     pair = approved.keyring().shared(name, "score rows")

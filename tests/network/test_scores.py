@@ -10,6 +10,7 @@ import re
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -566,3 +567,23 @@ def test_processes_on_a_network_score_as_one_process_does_at_the_word_of_a_coord
     told = json.loads(done.stdout)
     assert (told["holder"], told["rows"]) == ("labels", 30)
     assert np.array_equal(expected, pl.read_parquet(tmp_path / "labels" / "scores" / f"{told['run']}.parquet")["score"])
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        (["17", "-3", "0"], [17, -3, 0]),
+        (["17", "007", "0"], ["17", "007", "0"]),
+        (["17", "x", "0"], ["17", "x", "0"]),
+        (["17", str(2**63), "0"], ["17", str(2**63), "0"]),  # over 64 bits
+        ([17, -3, 0], [17, -3, 0]),
+    ],
+)
+def test_keys_beside_scores_are_whole_numbers_where_all_of_the_table_are(tmp_path, written, kept):  # noqa: F811
+    class Data:
+        def keys_in_order(self, agreement):
+            return pl.Series("number", written)
+
+    (tmp_path / "scores").mkdir()
+    Scoring.keep(SimpleNamespace(data=Data(), store=tmp_path), "run", np.zeros(3), object())
+    assert pl.read_parquet(tmp_path / "scores" / "run.parquet")["number"].to_list() == kept

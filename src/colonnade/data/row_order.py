@@ -77,6 +77,16 @@ def canonical(keys: pl.Series) -> list[bytes]:
     return [(b"i" if _DIGIT.fullmatch(text) else b"t") + text.encode() for text in texts]
 
 
+def as_whole_numbers(keys: pl.Series) -> pl.Series:
+    """Keys as they are handed out: whole numbers where all are, though a file without types has them as texts."""
+    import polars as pl
+
+    if key_kind(keys) != "digits":
+        return keys
+    numbers = keys.cast(pl.String).cast(pl.Int64, strict=False)
+    return keys if numbers.null_count() else numbers  # over 64 bits they stay texts
+
+
 def digests(keys: pl.Series, secret: bytes, use: str = "row") -> Digests:
     """The keyed digest of each key, in the order of the table: BLAKE2b of 16 bytes, keyed by the secret and the use."""
     key = derive(checked_secret(secret), "align", use)

@@ -302,7 +302,7 @@ class Scoring:
 
         frame = pl.DataFrame({"score": scores})
         if agreement is not None:
-            keys = self.data.keys_in_order(agreement)
+            keys = row_order.as_whole_numbers(self.data.keys_in_order(agreement))
             frame = frame.insert_column(0, keys.alias("key") if keys.name == "score" else keys)
         body = io.BytesIO()
         frame.write_parquet(body)

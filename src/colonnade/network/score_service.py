@@ -1,7 +1,9 @@
 """The label holder's side of scores on request: it numbers requests, asks the other parties, and adds up their parts.
 
-    POST /score  {"key": 4711}                          {"score": 0.31, "probability": 0.58, "class": "yes", ...}
-    POST /score  {"keys": [4711, 4712], "id": "a-17"}   {"scores": [{...}, {"refused": "training"}], ...}
+    POST /score  {"key": 4711}                          {"key": 4711, "score": 0.31, "class": "yes", ...}
+    POST /score  {"keys": [4711, 4712], "id": "a-17"}   {"scores": [{...}, {"key": 4712, "refused": "training"}], ...}
+
+Keys are whole numbers where all keys of the table are, also in a CSV file, which has no types; else texts or dates.
 
 Who may ask is whom the order names: the name in a client certificate, or programs on this machine. A row costs one of
 the day's quota here and at every party. A request that carries an `id` and comes again gets the same bytes, and costs
@@ -102,7 +104,7 @@ class ScoreService:
         self.others = [name for name in approved.file.members if name != self.name]
         self._pairs = {name: keyring.shared(name, "score rows") for name in self.others}
         self.rows = Rows(data, approved.order, approved.store.folder)
-        self._kind = data.keys.dtype
+        self._kind, self._whole = data.keys.dtype, row_order.key_kind(data.keys) in ("whole number", "digits")
         self._places = {key: place for place, key in enumerate(self.rows.keys)}
         self.lock = only_process(approved)
         self.quota = Quota(approved, clock)
@@ -184,7 +186,8 @@ class ScoreService:
     def _score(self, asker: str, raw: Mapping[str, Any]) -> Answered:
         keys = raw["keys"] if "keys" in raw else [raw["key"]]
         words = self._words(keys)
-        lines, model = self._scores(asker, words)
+        found, model = self._scores(asker, words)
+        lines = [{"key": self._shown(word), **line} for word, line in zip(words, found, strict=True)]
         missing = list(self.order.fallbacks[model - 1].without) if model else []
         about = {"model": self.order.model, "fallback": bool(missing), "without": missing}
         if "keys" in raw:
@@ -196,14 +199,20 @@ class ScoreService:
     def _words(self, keys: Sequence[Any]) -> list[bytes]:
         import polars as pl
 
-        if self._kind.is_integer() and all(type(key) is int for key in keys):
+        if self._whole and all(type(key) is int for key in keys):
             return [b"i%d" % key for key in keys]  # as `canonical` has them, without a column's detour
         try:
             if any(isinstance(key, bool) for key in keys):
                 raise TypeError("true is no key")
             return row_order.canonical(pl.Series(keys, dtype=self._kind, strict=True))
         except Exception as error:  # of whatever type the caller's keys are
-            raise Unanswered(400, "keys", f"the keys are not of the table's type, {self._kind}") from error
+            kind = "whole numbers" if self._whole else f"of the type {self._kind}"
+            raise Unanswered(400, "keys", f"the table's keys are {kind}, and these are not") from error
+
+    def _shown(self, word: bytes) -> int | str:
+        """A key as an answer has it."""
+        text = word[1:].decode()
+        return int(text) if self._whole and word.startswith(b"i") else text
 
     # ------------------------------------------------------------------------ parts and their sum
 
