@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import polars as pl
@@ -49,9 +50,22 @@ def test_every_node_gets_its_own_keys_and_the_same_federation_file(folder: Path)
         keys = {path.name for path in (folder / "study" / name).rglob("*.key")}
         assert keys == {f"{name}.key", f"{name}.signing.key" if name == "coordinator" else "signing.key"}
         assert str(folder / "study" / name / "NEXT.md") in out
+    assert {path.name for path in (folder / "study" / "authority").rglob("*.key")} == {"authority.key"}
+    keys = list((folder / "study").rglob("*.key"))
+    assert all(path.stat().st_mode & 0o077 == 0 for path in keys)
     told = (folder / "study" / "clinic" / "NEXT.md").read_text()
     assert "colonnade party run party.toml --dry-run" in told
     assert "its label 'back'" in told
+
+
+def test_the_coordinator_is_told_which_keys_of_others_lie_with_it_and_to_delete_them(folder: Path) -> None:
+    found(folder)
+    home = folder / "study" / "coordinator"
+    told = (home / "NEXT.md").read_text()
+    assert "once, and delete it here" in told
+    named = {home / word for word in re.findall(r"`(\.\./[^`]+\.key)`", told)}
+    foreign = {path.resolve() for name in SCHEMAS for path in (folder / "study" / name).rglob("*.key")}
+    assert {path.resolve() for path in named} == foreign
 
 
 def test_what_happens_when_a_party_falls_silent_is_there_to_be_filled_in(folder: Path) -> None:

@@ -1,7 +1,8 @@
 """Organisations that begin to work together: authority, certificates, keys and files for all of them, in one go.
 
 Each one's folder holds what only it has (certificate, signing key, its own file) and what everybody has (the federation
-file with the schemas), and says in NEXT.md what its operator does. Whoever makes the folders has seen every key.
+file with the schemas), and says in NEXT.md what its operator does. Whoever makes the folders has seen every key, and
+holds them until each folder was handed over and deleted there; the authority keeps none but its own.
 """
 
 from __future__ import annotations
@@ -64,8 +65,12 @@ Keep `store/`: it is the record of what was spent on your rows.
 """
 NEXT_COORDINATOR = """# The coordinator: what to do next
 
-1. Hand every party its own folder over a way that nobody else can read ({parties}), and delete it here.
-2. Keep `../authority` off the network: whoever holds `authority.key` can speak for everybody.
+1. Hand every party its own folder over a way that nobody else can read ({parties}), once, and delete it here: until
+   then {keys} lie on this machine, and whoever reads them can speak for their parties.
+   Where nobody may ever have seen another one's key, begin again with docs/organisations.md, "Set up", and have each
+   party make its own.
+2. Keep `../authority` off the network: whoever holds `authority.key` can make a certificate for everybody. It holds no
+   key of a party or of yours.
 3. Let {hub} lead to this machine, and its port be open for the parties.
 4. `colonnade coordinator run federation.toml --job job.toml --dry-run` prices the job. It asks nobody.
 5. `colonnade federation check federation.toml` says who is there, with which version and which copy of the file.
@@ -114,15 +119,15 @@ def write_organisations(
         home = folder / name
         (home / "certs").mkdir(parents=True)
         certs.issue(authority, name, hosts=[hub.rpartition(":")[0]] if name == COORDINATOR else ())
-        for file in (f"{name}.pem", f"{name}.key", "authority.pem", "revoked.pem"):
+        for file in (f"{name}.pem", "authority.pem", "revoked.pem"):
             shutil.copy2(authority / file, home / "certs" / file)
-        if name == COORDINATOR:
-            shutil.copy2(authority / certs.SIGNING_KEY, home / "certs" / certs.SIGNING_KEY)
-        else:
+        for key in (f"{name}.key", *([certs.SIGNING_KEY] if name == COORDINATOR else [])):
+            shutil.move(authority / key, home / "certs" / key)  # its owner's alone
+        if name != COORDINATOR:
             schema, source = members[name]
             parties[name] = Member(schema, policy, write_key(home / "signing.key"), most=most)
             write_text(home / "party.toml", PARTY.format(name=name, source=source))
-    pin = certs.keep_signing_key(authority)
+    pin = certs.keep_signing_key(folder / COORDINATOR / "certs")
     federation = FederationFile(parties, on, label, hub=hub, coordinator=pin, align="psi", positive=positive)
     fewer = FEWER.format(quorum=len(members) - 1) if len(members) > 2 else ""  # of two, none can be spared
     for name in (COORDINATOR, *members):
@@ -148,4 +153,6 @@ def _write_next(
         own = f", its label {column!r}: {kind}" if name == holder else ""
         text = NEXT_PARTY.format(name=name, allows=allows, source=source, on=federation.on, label=own, hub=hub)
         write_text(folder / name / "NEXT.md", text)
-    write_text(folder / COORDINATOR / "NEXT.md", NEXT_COORDINATOR.format(parties=", ".join(members), hub=hub))
+    keys = ", ".join(f"`../{name}/{key}`" for name in members for key in (f"certs/{name}.key", "signing.key"))
+    told = NEXT_COORDINATOR.format(parties=", ".join(members), hub=hub, keys=keys)
+    write_text(folder / COORDINATOR / "NEXT.md", told)
