@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from colonnade.cli import app
 from colonnade.cli import doctor as examination
 from colonnade.cli.doctor import NOTE, OK, TROUBLE, Check, doctor, examine, healthy
 from colonnade.privacy.mechanisms import SystemNoise
@@ -27,7 +30,18 @@ def found(checks: list[Check], name: str) -> Check:
 def test_a_machine_that_runs_the_tests_is_healthy_and_the_store_is_not_made(tmp_path: Path) -> None:
     checks = examine(tmp_path / "new" / "runs")
     assert healthy(checks)
-    names = {"python", "colonnade", "numpy", "noise", "numba cache", "disk space", "disk sync", "entropy", "clock"}
+    names = {
+        "open files",
+        "python",
+        "colonnade",
+        "numpy",
+        "noise",
+        "numba cache",
+        "disk space",
+        "disk sync",
+        "entropy",
+        "clock",
+    }
     assert names <= {check.name for check in checks}
     assert not (tmp_path / "new").exists()
     assert " ms" in found(checks, "disk sync").found
@@ -44,6 +58,7 @@ def fail(*_: object, **__: object) -> object:
 # How a machine may be broken; the check that must notice it, its state, and words of its advice.
 BROKEN = [
     ((secrets, "token_bytes", lambda size: b"\0" * size), "entropy", TROUBLE, "anything private"),
+    ((examination.resource, "getrlimit", lambda _: (14, 14)), "open files", TROUBLE, "ulimit -n 1024"),
     ((time, "time", lambda: 1_000_000.0), "clock", TROUBLE, "Set the clock"),
     ((SystemNoise, "uniform_bytes", fail), "noise", TROUBLE, "Install numba"),
     ((examination.tempfile, "TemporaryFile", fail), "disk sync", TROUBLE, "folder of yours"),
@@ -87,3 +102,39 @@ def test_quiet_shows_only_what_is_not_in_order(monkeypatch, tmp_path: Path) -> N
 
 def test_it_names_no_file_but_those_it_was_given(tmp_path: Path) -> None:
     assert os.environ.get("HOME", "/nowhere") not in str(found(examine(tmp_path), "disk space").found)
+
+
+SERVICES = [
+    "party run party.toml",
+    "coordinator run federation.toml --job job.toml",
+    "coordinator serve federation.toml --store queue",
+    "federation check federation.toml",
+    "score rows federation.toml --fit fit.json",
+    "score serve order.json party.toml --listen 127.0.0.1:0",
+    "score part order.json party.toml --holder localhost:7445",
+]
+FEW = "open files: at most 14; a service needs 128. Allow 1,024: `ulimit -n 1024`"
+
+
+@pytest.fixture
+def named_files(tmp_path: Path) -> Path:
+    for name in ("party.toml", "federation.toml", "job.toml", "order.json", "fit.json"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", SERVICES)
+def test_a_service_that_may_open_too_few_files_says_so_in_one_line(named_files: Path, monkeypatch, words: str) -> None:
+    monkeypatch.chdir(named_files)
+    monkeypatch.setattr(examination.resource, "getrlimit", lambda _: (14, 14))
+    ended = CliRunner().invoke(app, words.split())
+    assert ended.exit_code == 1
+    assert FEW in " ".join(ended.stderr.split())
+
+
+def test_a_party_under_a_shells_limit_of_14_files_is_not_aborted_by_its_libraries(named_files: Path) -> None:
+    tool = f"{sys.executable} -c 'from colonnade.cli import main; main()'"
+    run = ["bash", "-c", f"ulimit -n 14; exec {tool} {SERVICES[0]}"]
+    done = subprocess.run(run, cwd=named_files, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, len(done.stderr.strip().splitlines())) == (1, 1)
+    assert FEW in done.stderr

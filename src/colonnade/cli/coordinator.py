@@ -14,6 +14,7 @@ import typer
 
 import colonnade as co
 from colonnade.cli import options, terminal
+from colonnade.cli.doctor import check_service
 from colonnade.cli.terminal import answer, busy, explained, lined, on_screen, write_text
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def run(
         from colonnade.views.page import check_target
 
         log_to_stderr(as_json, quiet or dry_run)
+        check_service()
         asked, fed = load_job(job), co.Federation.open(file)
         for target in (output, report):
             if target is not None:
@@ -206,6 +208,7 @@ def check(
     Example: colonnade federation check federation.toml --certs certs
     """
     with explained():
+        check_service()
         fed = co.Federation.open(file)
         assert fed.away is not None
         waiting = f"waiting for {len(fed.parties)} parties, {patience:g} seconds at most"

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import platform
+import resource
 import secrets
 import shutil
 import tempfile
@@ -23,12 +24,14 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.terminal import EXTRAS, answers, busy, explained, table_of
+from colonnade.errors import InvalidInput
 
 STYLES = {"ok": "green", "note": "yellow", "trouble": "bold red"}
 OK, NOTE, TROUBLE = "ok", "note", "trouble"
 NEEDED = ("numpy", "scipy", "numba", "scikit-learn", "cryptography", "polars")
 LEAST_SPACE = 2**30  # bytes: a private run over a million rows keeps about as much
 SLOW_SYNC = 0.05  # seconds; every step of a durable run waits for one
+LEAST_FILES = 128  # a service's ledgers, lines and pages; gRPC aborts the process where it can open none
 EARLIEST = 1_767_225_600  # 2026-01-01: a clock before it was never set
 SYNCS = 5
 AGAIN = "pip install --force-reinstall"
@@ -39,7 +42,7 @@ def doctor(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what is not in order.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Look at versions, caches, disk, entropy, clock and extras; the exit code is 1 if a run would not work here.
+    """Look at versions, caches, disk, open files, entropy, clock and extras; exits with 1 if a run would not work here.
 
     \bExamples:
       colonnade doctor
@@ -75,8 +78,15 @@ class Check:
 
 def examine(store: Path) -> list[Check]:
     """Every check; `store` is where runs would be kept (it need not exist, and is not made)."""
-    looks = (_python(), _packages(), _noise(), _numba_cache(), _disk(store), _entropy(), _clock(), _extras())
-    return [check for look in looks for check in look]
+    looks = (_python(), _packages(), _noise(), _numba_cache(), _disk(store), _open_files(), _entropy(), _clock())
+    return [check for look in (*looks, _extras()) for check in look]
+
+
+def check_service() -> None:
+    """Refuse to start a service where this machine would break it off in the middle."""
+    for check in _open_files():
+        if check.state == TROUBLE:
+            raise InvalidInput(f"{check.name}: {check.found}. {check.advice}")
 
 
 def healthy(checks: list[Check]) -> bool:
@@ -160,6 +170,15 @@ def _sync_time(folder: Path) -> float | None:
     except OSError:
         return None
     return sorted(times)[SYNCS // 2]
+
+
+def _open_files() -> Iterator[Check]:
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY or most >= LEAST_FILES:
+        yield Check("open files", OK, "unlimited" if most == resource.RLIM_INFINITY else f"at most {most:,}")
+    else:
+        advice = "Allow 1,024: `ulimit -n 1024`, or LimitNOFILE=1024 in a unit of systemd."
+        yield Check("open files", TROUBLE, f"at most {most:,}; a service needs {LEAST_FILES}", advice)
 
 
 def _entropy() -> Iterator[Check]:

@@ -20,6 +20,7 @@ import typer
 
 import colonnade as co
 from colonnade.cli import options, terminal
+from colonnade.cli.doctor import check_service
 from colonnade.cli.terminal import NOTHING, answer, busy, explained, lined, table_of
 from colonnade.privacy.events import shown
 
@@ -67,6 +68,7 @@ def run(
         from colonnade.network.party_file import PartyFile
 
         terminal.to_stderr(as_json, quiet)
+        check_service()
         settings = PartyFile.load(file)
         if dry_run:
             _rehearse(replace(settings, approve="all") if yes else settings, job, rows, quiet, as_json)

@@ -18,6 +18,7 @@ import typer
 import colonnade as co
 from colonnade.cli import options, terminal
 from colonnade.cli.coordinator import SAME, hub_address, log_to_stderr
+from colonnade.cli.doctor import check_service
 from colonnade.cli.terminal import answer, explained, hand_over, lined
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def rows(
         from colonnade.runs.result import KeptScores
 
         log_to_stderr(as_json, quiet)
+        check_service()
         model, fed = co.load(fit), co.Federation.open(file)
         with co.Grpc(hub_address(fed, listen), certs, patience=patience) as hub:
             found = co.score(model, fed, without=without or (), engine=hub, store=store)
@@ -228,6 +230,7 @@ def serve(
       curl -s localhost:8440/score -d '{"key": 4711}'
     """
     with explained(LOST):
+        check_service()
         if host != "127.0.0.1" and not mtls:
             raise co.InvalidInput(
                 f"--host {host} without --mtls would let anybody ask. Say --mtls, or leave --host out."
@@ -280,6 +283,7 @@ def part(
         from colonnade.network.score_parts import Answerer
         from colonnade.network.score_service import PartLine
 
+        check_service()
         with _at_party(order, file) as (settings, approved, data), contextlib.ExitStack() as last:
             terminal.to_stderr(as_json, quiet)
             terminal.to_file(log_file, log_size, log_keep)

@@ -14,6 +14,7 @@ import typer
 import colonnade as co
 from colonnade.cli import options, terminal
 from colonnade.cli.coordinator import hub_address
+from colonnade.cli.doctor import check_service
 from colonnade.cli.terminal import explained
 
 MOST_RUNS = 64
@@ -52,6 +53,7 @@ def serve(
         from colonnade.runs.jobs import Surroundings, drive_job
 
         terminal.to_stderr(as_json, quiet)
+        check_service()
         terminal.to_file(log, log_size, log_keep)
         fed = co.Federation.open(file)
         assert fed.away is not None
