@@ -6,17 +6,24 @@ from __future__ import annotations
 import copy
 import importlib.util
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
+import polars as pl
 import pytest
 import typer
 import yaml
+from typer.testing import CliRunner
 
+import colonnade as co
 from colonnade.cli import app
 from colonnade.network.status_page import StatusPage
+from organisations import free_port
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 COMPOSE = yaml.safe_load((EXAMPLES / "compose.yaml").read_text())
@@ -119,6 +126,101 @@ def test_the_partys_pod_runs_a_command_that_exists_is_probed_and_holds_no_key_of
     assert (keys["defaultMode"] & 0o007, pod["securityContext"]["runAsNonRoot"]) == (0, True)
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert pod["automountServiceAccountToken"] is False
+
+
+# ---------------------------------------------------------------- what the manifest's own commands start
+
+KUBECTL = """#!/bin/sh
+printf '%s\\n' "$@" END >> "$SAID"
+"""
+
+
+def cluster_of(home: Path, folder: Path) -> dict[str, dict[str, bytes]]:
+    """What the commands of the manifest's head make of a party's folder: objects, by name, and the files in them."""
+    head = (EXAMPLES / "kubernetes-party.yaml").read_text().partition("apiVersion")[0]
+    commands = [line.removeprefix("#   ") for line in head.splitlines() if line.startswith("#   kubectl ")]
+    kubectl = folder / "bin" / "kubectl"
+    kubectl.parent.mkdir()
+    kubectl.write_text(KUBECTL)
+    kubectl.chmod(0o755)
+    said = folder / "said"
+    around = {**os.environ, "PATH": f"{kubectl.parent}:{os.environ['PATH']}", "SAID": str(said)}
+    made: dict[str, dict[str, bytes]] = {}
+    for command in commands:
+        said.write_text("")
+        subprocess.run(["sh", "-ec", command], cwd=home, env=around, check=True)
+        words = said.read_text().split("\n")[:-2]
+        match words:
+            case ["create", "secret", "generic", name, *sources] | ["create", "configmap", name, *sources]:
+                assert all(source.startswith("--from-file=") for source in sources)
+                places = [home / source.removeprefix("--from-file=") for source in sources]
+                files = [one for place in places for one in (sorted(place.iterdir()) if place.is_dir() else [place])]
+                made[name] = {one.name: one.read_bytes() for one in files}
+            case ["apply", "-f", "kubernetes-party.yaml"] | ["exec", "hospital-0", "--", "colonnade", *_]:
+                if words[0] == "exec":
+                    assert parses(words[4:]).command.name == words[5]
+            case _:
+                raise AssertionError(f"what does kubectl {' '.join(words)} do?")
+    return made
+
+
+def mounted(files: dict[str, bytes], place: Path) -> None:
+    """Files as a kubelet mounts them: links to links."""
+    hidden = place / "..2026"
+    hidden.mkdir(parents=True)
+    (place / "..data").symlink_to(hidden.name)
+    for name, content in files.items():
+        (hidden / name).write_bytes(content)
+        (hidden / name).chmod(0o440)
+        (place / name).symlink_to(f"..data/{name}")
+
+
+def test_the_manifests_own_commands_give_its_pod_all_that_it_needs_to_start(tmp_path: Path) -> None:
+    pytest.importorskip("grpc")
+    for name, column in (("clinic", "age"), ("hospital", "crp")):
+        co.Schema((co.Numeric(column, 0, 120),)).to_toml(tmp_path / f"{name}.toml")
+    parties = [word for name in ("clinic", "hospital") for word in ("--party", f"{name}={tmp_path / name}.toml")]
+    place = ["--on", "pid", "--label", "clinic.back", "--hub", f"localhost:{free_port()}"]
+    founded = CliRunner().invoke(app, ["federation", "new", str(tmp_path / "study"), *parties, *place])
+    assert founded.exit_code == 0, founded.stderr
+    home, text = tmp_path / "study" / "hospital", (EXAMPLES / "kubernetes-party.yaml").read_text()
+    named = dict(re.findall(r'(\w+) = ("[^"]+"|\d+)', text.partition("apiVersion")[0]))
+    assert set(named) == {"store", "key", "certs", "metrics", "approve", "source"}
+    port = free_port()
+    settings = (home / "party.toml").read_text()
+    for name, value in named.items():
+        line = f"{name} = {port if name == 'metrics' else value}"
+        settings, there = re.subn(rf"^{name} = .*$", line, settings, flags=re.MULTILINE)
+        settings = settings if there else line + "\n" + settings
+    (home / "party.toml").write_text(settings)
+
+    objects, pod = cluster_of(home, tmp_path), PARTY["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    root = tmp_path / "pod"
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    for volume in pod["volumes"]:
+        found = volume.get("configMap", {}).get("name") or volume.get("secret", {}).get("secretName")
+        if found is not None:
+            mounted(objects[found], root / mounts[volume["name"]].strip("/"))
+    (root / "store").mkdir()
+    pl.DataFrame({"pid": range(600), "crp": [float(n % 100) for n in range(600)]}).write_parquet(root / "store" / "table.parquet")
+    file = root / "files" / "..data" / "party.toml"  # its places, as this machine has them
+    file.chmod(0o640)
+    file.write_text(re.sub(r'"/(store|keys|files)\b', rf'"{root}/\1', file.read_text()))
+
+    tool = [sys.executable, "-c", "from colonnade.cli import main; main()"]
+    words = [str(root / word.strip("/")) if word.startswith("/") else word for word in container["args"]]
+    with subprocess.Popen([*tool, *words], stderr=subprocess.PIPE, text=True, cwd=root) as party:
+        try:
+            assert party.stderr is not None
+            first = next(iter(party.stderr.readline, ""), "")
+            assert json.loads(first)["event"] == "ready", first
+            alive = [word.replace("9464", str(port)) for word in container["livenessProbe"]["exec"]["command"]]
+            assert subprocess.run([sys.executable, *alive[1:]], check=False).returncode == 0
+        finally:
+            party.terminate()
+        party.stderr.read()
+    assert party.returncode == 0
 
 
 # ---------------------------------------------------------------- the formats' own schemas
