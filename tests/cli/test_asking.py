@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.cli.party import _ask, _cost, _read_reply, _show
+from colonnade.cli.party import PROMPT, SEEN, _ask, _cost, _read_reply, _show
 from colonnade.errors import BudgetExhausted, PeerFailed, PolicyRefused
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, source_of, terms_of
@@ -39,7 +39,6 @@ pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonn
 
 SECURE = EVERY_METHOD["private gram, secure"]
 NO_LIMIT = Budget(None, None, 1, 0.0, 0.0)
-PROMPT = "Take part? [y/N]: "
 SECONDS = 60.0  # a busy machine; on an idle one everything here takes a moment
 
 
@@ -209,6 +208,25 @@ def test_where_there_is_no_terminal_nobody_is_asked_and_the_reason_is_told(monke
         monkeypatch.setattr(sys, "stdin", nothing)
         with pytest.raises(PolicyRefused, match=r"standard input is no terminal.*--yes"):
             _ask(request(), NO_LIMIT, lambda: None)
+
+
+@pytest.mark.parametrize("typed", [b"\n", b"y\n", b"yes please\n"])
+@pytest.mark.parametrize(("epsilon", "limit"), [(1.0, 0.5), (None, 2.0)])  # over the limit; exact values
+def test_a_run_that_will_be_refused_is_shown_and_refused_and_nobody_is_asked(typed, epsilon, limit, monkeypatch, capfd):
+    end, terminal = pty.openpty()
+    try:
+        with open(terminal, closefd=False) as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            monkeypatch.setattr("termios.tcflush", lambda *_: os.write(end, typed))
+            with pytest.raises(PolicyRefused, match=r"shown it and not asked.*budget set"):
+                _ask(request(epsilon), Budget(limit, 1e-6, 1, 0.0, 0.0), lambda: None)
+    finally:
+        os.close(end)
+        os.close(terminal)
+    said = capfd.readouterr().err
+    assert "it will be refused" in " ".join(said.split())
+    assert said.endswith(SEEN)
+    assert "Take part?" not in said
 
 
 # ------------------------------------------------------------------------------------------------ a real process

@@ -35,6 +35,8 @@ app = typer.Typer(
     epilog="Begin with: colonnade party key signing.key; then write party.toml (docs/organisations.md).",
 )
 
+PROMPT = "Take part? [y/N]: "
+SEEN = "It is refused. Press Enter: "
 _GLANCE = 0.2  # seconds between two looks at whether a question is still open
 
 
@@ -237,13 +239,20 @@ def _ask(asked: Request, budget: Budget, withdrawn: Callable[[], str | None]) ->
             'terminal, say --yes, or write approve = "policy" and [limits] in its file.'
         )
     _show(asked, budget)
+    refused = is_refused(asked, budget)
     termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before was no answer to this
-    reply = _read_reply(sys.stdin.fileno(), withdrawn)
+    # The refusal leaves when it was read, so that how fast it comes does not tell the ledger's no from the operator's.
+    reply = _read_reply(sys.stdin.fileno(), withdrawn, SEEN if refused else PROMPT)
     if isinstance(reply, str):
         typer.echo(err=True)
         facts = {"run": asked.run, "why": reply}
         logging.getLogger("colonnade.party").warning("the question is void, and nothing was approved", extra=facts)
         raise UnknownRun(f"{reply} before {about} was answered")  # no refusal: the hub may propose it again
+    if refused:
+        raise co.PolicyRefused(
+            f"run {asked.run} costs more than the limit of {asked.party!r} leaves, so its operator was shown it and "
+            "not asked. Nothing was sent. `colonnade budget set` sets another limit."
+        )
     return reply
 
 
@@ -325,6 +334,16 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
         yield "columns", asked.curves, ""
 
 
+def is_refused(asked: Request, budget: Budget) -> bool:
+    """Whether the ledger will refuse a run, whatever its operator says."""
+    from colonnade.privacy.events import row_rho
+
+    row = row_rho(asked.plans)
+    if not row or budget.epsilon is None or budget.delta is None:
+        return False
+    return math.isinf(row) or budget.limit - budget.rho - row < -1e-12 * budget.limit
+
+
 def _cost(asked: Request, budget: Budget) -> str:
     """The run beside the limit, as `colonnade budget show` has it: at the limit's delta, what is reserved included."""
     from colonnade.privacy.accountant import epsilon
@@ -340,18 +359,17 @@ def _cost(asked: Request, budget: Budget) -> str:
         return f"over {limit}, as no epsilon holds for exact values: it will be refused"
     cost, limit = shown(epsilon(row, budget.delta)), f"{shown(budget.epsilon)} (delta {budget.delta:g})"
     words = f"costs at most epsilon {cost} of your limit {limit}; {budget.spent:.4g} is spent or reserved; "
-    left = budget.limit - budget.rho - row
-    if left < -1e-12 * budget.limit:
+    if is_refused(asked, budget):
         return words + f"only {epsilon(budget.left, budget.delta):.4g} is left, so it will be refused"
-    after = epsilon(max(0.0, left), budget.delta)
+    after = epsilon(max(0.0, budget.limit - budget.rho - row), budget.delta)
     return words + f"afterwards about {after:.4g} is left (epsilons do not simply add up)"
 
 
-def _read_reply(source: int, withdrawn: Callable[[], str | None]) -> bool | str:
+def _read_reply(source: int, withdrawn: Callable[[], str | None], prompt: str = PROMPT) -> bool | str:
     """The operator's yes or no, an end of input being a no; or why the question was withdrawn before there was one. A
     signal does not end a read that has begun, so nothing is read before it is there."""
     typed = b""
-    typer.echo("Take part? [y/N]: ", nl=False, err=True)
+    typer.echo(prompt, nl=False, err=True)
     while True:
         if (why := withdrawn()) is not None:
             return why
@@ -373,4 +391,6 @@ def _read_reply(source: int, withdrawn: Callable[[], str | None]) -> bool | str:
         if not piece or said in (b"", b"n", b"no"):
             return False
         typed = b""
-        typer.echo("Please answer y or n. Take part? [y/N]: ", nl=False, err=True)
+        if prompt != PROMPT:  # nothing was asked
+            return False
+        typer.echo(f"Please answer y or n. {PROMPT}", nl=False, err=True)
