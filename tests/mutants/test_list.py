@@ -18,6 +18,15 @@ def test_there_are_enough_and_no_name_is_given_twice():
     assert [file for (file, _), count in changes.items() if count > 1] == []
 
 
+def test_the_documents_that_say_how_many_there_are_agree_with_the_list():
+    """In hundreds; `docs/generate.py` writes README's, people the others."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    said = {page.name: re.findall(r"plants over (\d+) mistakes", page.read_text(encoding="utf-8")) for page in pages}
+    told = {name: set(numbers) for name, numbers in said.items() if numbers and name != "CHANGELOG.md"}
+    hundreds = {str(len(MUTANTS) // 100 * 100)}
+    assert told == {"README.md": hundreds, "CONTRIBUTING.md": hundreds}
+
+
 def test_every_mistake_still_has_its_place_and_its_tests():
     sources = {one.file: (ROOT / one.file).read_text(encoding="utf-8") for one in MUTANTS.values()}
     for name, one in MUTANTS.items():
