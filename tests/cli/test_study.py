@@ -348,6 +348,10 @@ def test_the_budget_of_the_command_line_goes_before_that_of_the_file(folder: Pat
     assert load_config("study.toml").job.privacy is None
     with pytest.raises(co.InvalidInput, match="--delta 1e-07 goes with an epsilon"):
         load_config("study.toml", delta=1e-7)
+    code, *_, error = call("fit", "study.toml", "--delta", "1e-7")  # never a fit without privacy
+    assert code == 1
+    assert "--delta 1e-07 goes with an epsilon: say --epsilon 1" in error
+    assert not Path("fit.json").exists()
 
 
 # ------------------------------------------------------------------------------------------------ simulate
