@@ -406,6 +406,16 @@ def network(topology: Topology | Changing | None, roster: Roster) -> Topology:
     )
 
 
+def pattern(changing: Changing, roster: Roster) -> Changing:
+    """The links of each round over all parties, as `network` places them: one that it adds never rests."""
+    whole, parties = network(changing, roster), roster.parties
+    if changing.size == whole.size:
+        return changing
+    place, alone = [parties.index(name) for name in roster.with_columns], parties.index(roster.label)
+    added = tuple(edge for edge in whole.edges if alone in edge)
+    return Changing(whole.size, tuple((*((place[i], place[j]) for i, j in edges), *added) for edges in changing.rounds))
+
+
 def check_shape(values: Array, shape: tuple[int, ...], sender: str) -> None:
     """ProtocolError where a peer sent an array of another shape than was due."""
     if values.shape != shape:

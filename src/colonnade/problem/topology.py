@@ -212,6 +212,12 @@ class Changing:
             rests += [after - before for before, after in pairwise([*used, used[0] + period])]
         return max(rests, default=1)
 
+    @cached_property
+    def first_uses(self) -> int:
+        """The rounds after which every link has been used."""
+        firsts = [next(t for t, edges in enumerate(self.rounds) if edge in edges) for edge in self.union.edges]
+        return 1 + max(firsts, default=-1)
+
     def active(self, node: int, t: int) -> tuple[int, ...]:
         """The neighbours with which a node exchanges in round t."""
         edges = self.rounds[t % len(self.rounds)]

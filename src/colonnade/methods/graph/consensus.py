@@ -14,7 +14,9 @@ Source   Gratton, thesis, (2.9)–(2.10), in the form of relaxed ADMM (Bastianel
          that is known (`unit`); else each relative to its own size, x and the multipliers ρ (x_i − w_ij).
 Stops    when both residuals are at most the tolerance at every agent; everybody knows it in the same round.
 Links    may rest in some rounds (`Changing`): their vectors then stay as they are. Proven for links that rest at random
-         (the source above); for a fixed pattern it is measured.
+         (the source above); for a fixed pattern it is measured. An agent's residuals are those of all its links, each
+         as its last meeting left it, and infinite before its first: nobody agrees on what was never compared. If all
+         are 0 then all w_ij are, and the next round finds the same again: the answer is 0.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from colonnade.errors import ProtocolError
+from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.links import exchange
-from colonnade.methods.method import Roster, Status, network
+from colonnade.methods.method import Roster, Status, network, pattern
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
 from colonnade.problem import Changing, Topology
@@ -55,12 +57,18 @@ class Links:
         self.place = {name: k for k, name in enumerate(neighbours)}
         self.shape, self.penalty, self.relaxation = shape, penalty, relaxation
         self.pairs = np.zeros((2, len(neighbours), math.prod(shape)))
-        self.middle, self.residuals = np.zeros_like(self.pairs[0]), np.zeros(self.FIGURES)
+        self.middle = np.zeros_like(self.pairs[0])
+        self.squares = np.full((len(neighbours), self.FIGURES), np.inf)  # of each link's residuals, when it last met
 
     @property
     def weight(self) -> float:
         """κ = ρ·|Vᵢ|: the agent's step is argmin fᵢ(x) + κ/2 ‖x − centre‖²."""
         return self.penalty * len(self.place)
+
+    @property
+    def residuals(self) -> Floats:
+        """Of all links together; infinite while one of them has not met."""
+        return np.sqrt(self.squares.sum(axis=0))
 
     @property
     def centre(self) -> Floats:
@@ -69,13 +77,12 @@ class Links:
 
     def meet(self, own: Floats, received: Mapping[str, Floats]) -> None:
         """Exchange over the links that did not rest: `own` was sent to the same neighbours."""
-        sums = np.zeros(self.FIGURES)
         for name, other in received.items():
             if other.shape != self.shape or other.dtype != np.float64:
                 raise ProtocolError(f"{name!r} sent an estimate of shape {other.shape} where {self.shape} is due")
-            self.exchange(self.place[name], own.reshape(-1), other.reshape(-1), sums)
-        if received:
-            self.residuals = np.sqrt(sums)
+            k = self.place[name]
+            self.squares[k] = 0.0
+            self.exchange(k, own.reshape(-1), other.reshape(-1), self.squares[k])
 
     def exchange(self, k: int, x: Floats, y: Floats, sums: Floats) -> None:
         """One link: my estimate x, the neighbour's y; squares of residuals are added to `sums`."""
@@ -100,7 +107,7 @@ class PenaltyRule(Protocol):
     FIGURES: ClassVar[int]  # flooded: disagreement, estimates' size, movement, multipliers' size; its own
 
     def judge(self, t: int, flood: Floats, own: Sequence[Any]) -> None:
-        """At the end of round t, in which a flood ended, with the agent's own links."""
+        """At the end of round t, in which a flood of finite figures ended, with the agent's own links."""
 
 
 @dataclass
@@ -157,7 +164,7 @@ class Accord:
         self.round += 1
         if self.round < self.due:
             return
-        if self.due:
+        if self.due and np.isfinite(self.flood).all():  # else some link had not met when it began
             self.last = relative(self.flood, own[0].penalty)
             self.agreed = max(self.last) <= self.tolerance and self.tolerance > 0.0
             self.rule.judge(self.round, self.flood, own)
@@ -179,8 +186,8 @@ class Network:
         self.graph = network(topology, roster)
         self.names, self.place = roster.parties, roster.parties.index(agent)
         self.neighbours = tuple(self.names[j] for j in self.graph.neighbours(self.place))
-        self._changing = topology if isinstance(topology, Changing) else None
-        rest = self._changing.longest_rest if self._changing else 1
+        self._changing = pattern(topology, roster) if isinstance(topology, Changing) else None
+        rest = self._changing.longest_rest if self._changing else 1  # in so many rounds every link is used
         self.hops = max(self.graph.diameter, 1) * rest
         # Where the curvature of the whole is about 1, its share for a link of an agent of mean degree.
         self.penalty = self.graph.size / (2.0 * max(len(self.graph.edges), 1))
@@ -211,9 +218,16 @@ class Network:
         return tuple(self.names[j] for j in self._changing.active(self.place, t))
 
 
+def check_meetings(topology: Graph | None, rounds: int) -> None:
+    """InvalidInput where a run would end before every link was used: somebody's data would count for nothing."""
+    if isinstance(topology, Changing) and rounds < topology.first_uses:
+        wanted = f"give at least rounds={topology.first_uses}, and many times that to agree"
+        raise InvalidInput(f"in {rounds} rounds some links of this changing graph are never used: {wanted}.", "rounds")
+
+
 def ratio(part: float, whole: float) -> float:
-    """part/whole, and 0 where there is nothing to compare with."""
-    return part / whole if whole > 0.0 else 0.0
+    """part/whole; nothing of nothing is 0, and something of nothing is infinite."""
+    return part / whole if whole > 0.0 else (math.inf if part > 0.0 else 0.0)
 
 
 def release_share(gate: Gate, estimate: Floats, accord: Accord, reports: bool) -> tuple[Released[Array], Note]:

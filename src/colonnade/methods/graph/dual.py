@@ -26,7 +26,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
-from colonnade.methods.graph.consensus import Graph, Network, read_shares
+from colonnade.methods.graph.consensus import Graph, Network, check_meetings, read_shares
 from colonnade.methods.method import Answer, GraphMethod, Job, Method, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
@@ -144,6 +144,7 @@ class DualGraphMethod(GraphMethod):
         return GraphGram(topology=self.topology)
 
     def check(self, job: Job) -> None:
+        check_meetings(self.topology, self.rounds)
         if (start := Start.of(self.start)) is not None:
             start.check(job)
 

@@ -34,7 +34,7 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.prox import project_simplex
-from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, status_of
+from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_meetings, status_of
 from colonnade.methods.method import Answer, GraphMethod, Job, Own, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
@@ -184,6 +184,8 @@ class GraphTLS(GraphMethod):
 
     def check(self, job: Job) -> None:
         problem = job.problem
+        if job.roster.by_rows:  # over split columns sums go along a tree, whose links never rest
+            check_meetings(self.topology, self.rounds)
         plain = problem.penalty is None and problem.constraint is None and not problem.intercept
         if not isinstance(problem.loss, LeastSquares) or not plain:
             bare = "co.Problem(co.LeastSquares()) without penalty, constraint or intercept"

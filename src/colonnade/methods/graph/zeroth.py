@@ -36,7 +36,7 @@ import numpy as np
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.graph.admm import INSIDE, LabelsTerm, own_term
-from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, status_of
+from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_meetings, status_of
 from colonnade.methods.method import Answer, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
@@ -330,6 +330,7 @@ class GraphZerothOrder(GraphMethod):
         return self.functions[agent] if self.functions is not None else own_term(job, block.positions).value
 
     def check(self, job: Job) -> None:
+        check_meetings(self.topology, self.rounds)
         if job.problem.constraint is not None or job.problem.intercept:
             raise InvalidInput(f"{self.TITLE} takes a loss with or without a penalty: no constraint, no intercept.")
         wanted = job.roster.parties if job.roster.by_rows else job.roster.with_columns
