@@ -116,9 +116,7 @@ def crude_odds(release: Release, columns: Iterable[str] | None, level: float) ->
 class Selection:
     """Candidates by how well they would predict other rows, and the best of them."""
 
-    table: (
-        pl.DataFrame
-    )  # one row a candidate: what it is, its criterion, coefficients in use, and whether it may be best
+    table: pl.DataFrame  # one row a candidate: what it is, its criterion (of the target as it is encoded), and so on
     best: Any
     coefficients: dict[str, float]  # of the best, as columns are encoded; the constant last
 
