@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from statsmodels.stats.multitest import multipletests
 
 import colonnade as co
-from exact_fits import CLASSES, ROWS, column, fitted, noisy, tables
+from exact_fits import CLASSES, ROWS, SCHEMAS, column, fitted, noisy, tables
 
 SD = 1.5  # of seeded noise: small beside what columns hold, large beside rounding
 
@@ -124,12 +124,12 @@ def test_with_noise_every_figure_is_that_of_its_definition(fit, target, names, l
     assert list(ours.errors.values()) == pytest.approx(np.sqrt(np.diag(C)), rel=1e-7)
     for k, name in enumerate(ours.coefficients):
         assert ours.sampling_share[name] == pytest.approx(theirs.test(k, 0.0)[3], rel=1e-7)
-        assert ours.pvalues[name] == pytest.approx(theirs.pvalue(k), rel=1e-5, abs=1e-14)
+        assert ours.pvalues[name] == pytest.approx(theirs.pvalue(k), rel=1e-5, abs=1e-250)
         assert ours.intervals[name] == pytest.approx(theirs.interval(k, level), rel=1e-6)
         joint = 1 - (1 - level) / len(names)
         assert every.intervals[name] == pytest.approx(theirs.interval(k, joint), rel=1e-6)
     holm = multipletests([theirs.pvalue(k) for k in range(len(names))], method="holm")[1]
-    assert list(every.pvalues.values())[:-1] == pytest.approx(holm, rel=1e-5, abs=1e-14)
+    assert list(every.pvalues.values())[:-1] == pytest.approx(holm, rel=1e-5, abs=1e-250)
     assert ours.r_squared == pytest.approx(theirs.r_squared(level), rel=1e-6)
     halves = {"a:x0": (4.0, 0.0), "a:flag": (1.0, 0.0), "b:x1": (8.0, 8.0), "c:x2": (4.0, 2.0), "c:y": (1.0, 0.0)}
     data = release.regress(target, names, level=level, drop=None)
@@ -240,6 +240,23 @@ def test_with_noise_the_overall_test_is_that_of_all_slopes_at_0(fit):
     assert test.pvalue == pytest.approx(stats.chi2.sf(wanted, 2), rel=1e-6, abs=1e-300)
 
 
+def test_with_noise_a_joint_test_has_the_noise_of_what_it_tests(fit):
+    """e'·D⁻¹·e with the covariance at the β nearest by it that keeps the equations, found three times."""
+    release, names = noisy(fit.release, 6.0, seed=8), ["a:x0", "a:flag", "b:x1"]
+    model, L, value = Noisy(release, "c:y", names), np.eye(4)[[0, 1]], 2.5
+    e = model.beta[:2] - value
+    C = model.covariance(model.beta)
+    for _ in range(3):
+        C = model.covariance(model.beta - C @ L.T @ np.linalg.solve(L @ C @ L.T, e))
+    D = L @ C @ L.T
+    test = release.regress("y", names, drop=None, units="encoded").test(["x0", "flag"], value)
+    assert (test.df, test.statistic) == (2, pytest.approx(e @ np.linalg.solve(D, e), rel=1e-7))
+    share = np.trace(np.linalg.solve(D, (model.G @ model.sampling @ model.G)[:2, :2])) / 2
+    gamma = np.append(model.beta, -1.0)
+    doubt = 2 / (ROWS - 4) + model.form_variance(np.outer(gamma, gamma)) / model.rss**2
+    assert test.pvalue == pytest.approx(stats.f.sf(test.statistic / 2, 2, 2 / doubt / share**2), rel=1e-6)
+
+
 # ------------------------------------------------------------------------------------------------ weights of evidence
 
 
@@ -280,3 +297,32 @@ def test_weights_of_evidence_from_noisy_counts_say_how_noisy_they_are(classes, g
     terms = (shares[:, 0] - shares[:, 1]) * woe * good
     added = np.sum((noise / totals) ** 2) / shares.mean(axis=1)
     assert own.iv == pytest.approx(max(float(np.sum(terms - added)), 0.0), rel=1e-9)
+
+
+# ------------------------------------------------------------------------------------------------ classes
+
+
+def test_bands_of_classes_are_by_the_share_that_the_noise_leaves(classes):
+    """The mean of a normal around the released share, cut to [0, 1]: on a grid of 400 to a thousandth of itself."""
+    release = classes.release
+    sums = release.noise.copy()
+    sums[-2, -1] = sums[-1, -2] = 0.4 * ROWS  # of n·(2p − 1): an sd of 0.2 in p
+    matrix = release.matrix.copy()
+    matrix[-2, -1] = matrix[-1, -2] = -0.7 * ROWS  # a share of 0.15
+    share = stats.truncnorm(-0.15 / 0.2, 0.85 / 0.2, 0.15, 0.2).mean()
+    loud = replace(classes, released=replace(release, matrix=matrix, noise=sums))
+    assert loud._per_probability() == pytest.approx(1 / (share * (1 - share)), rel=2e-3)
+
+
+def test_a_class_and_a_flag_of_the_same_rows_have_the_same_errors(tmp_path):
+    """Labels −1 and 1 in halves, a flag in ones: the same differences in probability, spreading alike."""
+    schemas = SCHEMAS | {"a": co.Schema((*SCHEMAS["a"].columns, co.Binary("same")))}
+    frames = tables()
+    frames["a"] = frames["a"].with_columns(same=(frames["c"]["won"] == 1).cast(int))
+    release = noisy(fitted(tmp_path, CLASSES, frames, schemas).release, 1e-3)
+    names = ["x0", "flag", "level", "x2"]
+    own, other = (release.regress(target, names, drop=None) for target in ("won", "a:same"))
+    assert list(own.coefficients.values()) == pytest.approx(list(other.coefficients.values()), rel=1e-3, abs=1e-5)
+    assert list(own.errors.values()) == pytest.approx(list(other.errors.values()), rel=1e-3)
+    alike = fitted(tmp_path / "plain", CLASSES).inference(names)  # without noise: the classical errors
+    assert own.errors["a:flag"] > 1.0001 * alike.errors["a:flag"]

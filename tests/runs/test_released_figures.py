@@ -18,7 +18,6 @@ from exact_fits import CLASSES, ROWS, column, design, fitted, noisy, tables
 
 ALL = ["x0", "flag", "x1", "level=b", "level=c", "x2"]
 CASES = [(None, ALL), ("x1", ["x0", "flag", "x2"]), ("flag", ["x0", "x2", "y"]), ("x2", ["x1"])]
-SD = 1.5  # of seeded noise: small beside what columns hold, large beside rounding
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +44,14 @@ def test_p_values_and_simultaneous_intervals_are_those_of_least_squares(fit, tar
     theirs, count = least_squares(target, names), len(names)
     alone = fit.release.regress(target, names, level=level, adjust=None)
     every = fit.release.regress(target, names, level=level, simultaneous=True)
-    assert list(alone.pvalues.values()) == pytest.approx(theirs.pvalues, rel=1e-6, abs=1e-14)
+    assert list(alone.pvalues.values()) == pytest.approx(theirs.pvalues, rel=1e-6, abs=1e-250)
     assert np.array(list(alone.intervals.values())) == pytest.approx(theirs.conf_int(1 - level), rel=1e-7, abs=1e-9)
     bonferroni = theirs.conf_int((1 - level) / count)
     assert np.array(list(every.intervals.values())) == pytest.approx(bonferroni, rel=1e-7, abs=1e-9)
     holm = multipletests(theirs.pvalues[:-1], method="holm")[1]
-    assert list(every.pvalues.values()) == pytest.approx([*holm, theirs.pvalues[-1]], rel=1e-6, abs=1e-14)
+    assert list(every.pvalues.values()) == pytest.approx([*holm, theirs.pvalues[-1]], rel=1e-6, abs=1e-250)
     table = every.table
-    assert table["p"].to_list() == pytest.approx(theirs.pvalues, rel=1e-6, abs=1e-14)
+    assert table["p"].to_list() == pytest.approx(theirs.pvalues, rel=1e-6, abs=1e-250)
     assert table["p_adjusted"].to_list() == pytest.approx(list(every.pvalues.values()))
     assert table.select("low", "high").to_numpy() == pytest.approx(bonferroni, rel=1e-7, abs=1e-9)
     assert table["estimate"].to_list() == pytest.approx(theirs.params, rel=1e-8, abs=1e-10)
@@ -66,7 +65,7 @@ def test_robust_errors_are_wider_by_its_root(fit, target, names, robust):
     ours = fit.release.regress(target, names, robust=robust, adjust=None)
     assert list(ours.errors.values()) == pytest.approx(math.sqrt(robust) * theirs.bse, rel=1e-8)
     p = 2 * stats.t.sf(np.abs(theirs.tvalues) / math.sqrt(robust), theirs.df_resid)
-    assert list(ours.pvalues.values()) == pytest.approx(p, rel=1e-6, abs=1e-14)
+    assert list(ours.pvalues.values()) == pytest.approx(p, rel=1e-6, abs=1e-250)
 
 
 @pytest.mark.parametrize(("target", "names"), CASES)
@@ -103,7 +102,14 @@ def test_joint_tests_are_fishers_with_any_value(fit):
         test = found.test(names, value)
         assert test.df == len(places)
         assert test.statistic / test.df == pytest.approx(float(wanted.fvalue), rel=1e-7)
-        assert test.pvalue == pytest.approx(float(wanted.pvalue), rel=1e-6, abs=1e-14)
+        assert test.pvalue == pytest.approx(float(wanted.pvalue), rel=1e-6, abs=1e-250)
+    other, own = least_squares("x1", ["x0", "x2"]), fit.release.regress("x1", ["x0", "x2"])  # 8 is its middle
+    wanted = other.f_test((np.eye(3)[[0, 2]], [2.0, 7.9]))
+    test = own.contrast([{"x0": 1.0}, {"(constant)": 1.0}], [2.0, 7.9])
+    assert (test.statistic / 2, test.pvalue) == pytest.approx((float(wanted.fvalue), float(wanted.pvalue)), rel=1e-6)
+    at = other.t_test([1.5, -1.0, 1.0])
+    found_at = own.combination({"x0": 1.5, "x2": -1.0, "(constant)": 1.0})
+    assert found_at == pytest.approx((float(at.effect[0]), *at.conf_int()[0]), rel=1e-7)
     both = [{"x0": 1.0, "x1": -4.0}, {"level=b": 1.0, "level=c": 1.0}]
     wanted = theirs.f_test((np.array([[1, 0, -4, 0, 0, 0, 0], [0, 0, 0, 1, 1, 0, 0]]), [0.1, 0.5]))
     assert found.contrast(both, [0.1, 0.5]).pvalue == pytest.approx(float(wanted.pvalue), rel=1e-6)
@@ -319,8 +325,8 @@ def test_people_of_more_than_one_row_have_no_errors_of_independent_rows(fit, row
 def test_the_state_follows_from_the_index_of_weakness(fit):
     """Up to 0.2 determined, up to 0.5 weak: said in words, in the table and by what is refused."""
     seen = set()
-    for sd in (SD, 9.0, 40.0, 200.0):
-        found = noisy(fit.release, sd, seed=1).regress("y", ["x0", "x2", "flag"], drop=None)
+    for sd in (1.5, 9.0, 40.0, 70.0, 200.0):
+        found = noisy(fit.release, sd, seed=1).regress("y", ["x0", "x2", "flag"], drop=None, level=0.1)
         state = "determined" if found.xi <= 0.2 else "weak" if found.xi <= 0.5 else "not determined"
         assert found.state == state
         assert set(found.table["state"]) <= {state, "not determined"}
@@ -345,6 +351,36 @@ def test_the_most_frequent_level_is_compared_with_unless_another_is_named(fit):
     assert list(fit.release.counts().values()) == pytest.approx(
         [column(frames, name).sum() for name in ("flag", "level=a", "level=b", "level=c")]
     )
+
+
+def test_a_warning_names_the_largest_share_of_sampling_unless_robust_was_asked_for(fit):
+    release = noisy(fit.release, 1.5, seed=1)
+    found = release.regress("y", ["x0", "x2"], drop=None)
+    most = max(found.sampling_share[name] for name in found.names)
+    assert most > 0.25
+    assert f"sampling has up to {most:.0%} of a variance" in found.summary()
+    assert "sampling has up to" not in release.regress("y", ["x0", "x2"], drop=None, robust=1.5).summary()
+    assert "sampling has up to" not in fit.inference().summary()
+    loud = noisy(fit.release, 30.0, seed=1).regress("y", ["x0", "x2"], drop=None)
+    assert max(loud.sampling_share.values()) < 0.25
+    assert "sampling has up to" not in loud.summary()
+
+
+def test_the_summary_writes_the_figures_of_the_table(fit):
+    """Three digits that count, p to three places, shares of sampling and noise in whole percents."""
+    found = noisy(fit.release, 1.5, seed=2).regress("y", ["x0", "x2", "flag"], drop=None, level=0.9)
+    lines = {line.split()[0]: line.split() for line in found.summary().splitlines() if ":" in line.split("  ")[0]}
+    assert "90 % interval" in found.summary()
+    for name, p in found.pvalues.items():
+        if name == "(constant)":
+            continue
+        cells = lines[name]
+        low, high = found.intervals[name]
+        assert float(cells[1]) == pytest.approx(found.coefficients[name], rel=0.005)
+        assert [float(cells[2].strip("[,")), float(cells[3].strip("]"))] == pytest.approx([low, high], rel=0.005)
+        assert cells[4:-3] == (["<", ".001"] if p < 0.0005 else [f"{p:.3f}".lstrip("0")])
+        share = found.sampling_share[name]
+        assert cells[-3:] == [f"{share:.0%}", "/", f"{1 - share:.0%}"]
 
 
 def test_what_is_not_determined_is_null_in_the_table(fit):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 
 import numpy as np
@@ -206,3 +207,56 @@ def test_figures_of_classes_have_errors_of_few_rows_and_ties():
     assert found["log loss"][:2] == pytest.approx((lost.mean(), lost.std(ddof=1) / math.sqrt(7)))
     right = (values >= 0) == (labels > 0)
     assert found["accuracy"][:2] == pytest.approx((right.mean(), right.std(ddof=1) / math.sqrt(7)))
+
+
+# ------------------------------------------------------------------------------------------------ predictions and points
+
+
+def test_a_row_at_even_odds_is_called_positive():
+    fed = co.Federation.split(np.array([[1.0], [-1.0]] * 5), np.array([1.0, -1.0] * 5), {"a": [0]})
+    fit = co.fit(fed, co.Problem(co.Logistic(), co.L1Ball(1.0)), co.DistributedFrankWolfe(rounds=2))
+    new = co.Federation.split(np.array([[0.0], [-1e-9], [1e-9]]), None, {"a": [0]})
+    assert fit.predict_proba(new)[0] == 0.5
+    assert fit.predict(new).tolist() == [1, -1, 1]
+
+
+def dated(rows: int = 300) -> tuple[pl.DataFrame, co.Fit]:
+    """Who came late, and on a Sunday, in March or at a high rate, defaults more."""
+    rng = np.random.default_rng(3)
+    days = [dt.date(2020, 1, 1) + dt.timedelta(days=int(k)) for k in rng.integers(0, 731, rows)]
+    rate = rng.uniform(0, 10, rows)
+    late = np.array([(day - dt.date(2020, 1, 1)).days for day in days]) / 365 - 1
+    odd = np.array([day.isoweekday() == 7 for day in days]) + np.array([day.month == 3 for day in days])
+    bad = (rng.random(rows) < 1 / (1 + np.exp(-(2 * late + 1.5 * odd + 0.3 * (rate - 5))))).astype(int)
+    frame = pl.DataFrame({"id": range(rows), "day": days, "rate": rate, "bad": bad})
+    schema = co.Schema(
+        (
+            co.Date("day", dt.date(2020, 1, 1), dt.date(2022, 1, 1), parts=("month", "weekday")),
+            co.Numeric("rate", 0, 10),
+        )
+    )
+    fed = co.Federation.from_frames({"a": frame}, on="id", label=("a", "bad"), schemas={"a": schema})
+    problem = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
+    return frame, co.fit(fed, problem, co.SharingADMM(rounds=300))
+
+
+@pytest.mark.parametrize("good", [-1, 1])
+def test_points_of_days_months_and_weekdays_are_those_of_the_score(good):
+    frame, fit = dated()
+    card = fit.scorecard(points=500, odds=20, double=40, good=good)
+    x = dict(zip(fit.features["a"], fit.coefficients["a"], strict=True))
+    assert x["day"] > 0.5
+    scores = fit.scores({"a": frame})
+    days = (frame["day"] - dt.date(2020, 1, 1)).dt.total_days().to_numpy() / 365.5 - 1
+    own = x["day"] * days + x["rate"] * (frame["rate"].to_numpy() / 5 - 1) + fit.intercept
+    own += [x[f"day.month={m}"] for m in frame["day"].dt.month()]
+    own += [x[f"day.weekday={k}"] for k in frame["day"].dt.weekday()]
+    assert scores == pytest.approx(own, abs=1e-9)
+    exact = 500 + (good * own - math.log(20)) * 40 / math.log(2)
+    assert card.points_of_scores(scores) == pytest.approx(exact)
+    points = card.points(frame)
+    assert np.abs(points - exact).max() <= card.rounding
+    assert card.rounding < 40  # so that the claim above says something
+    chance = 1 / (1 + np.exp((points - 500) * math.log(2) / 40 + math.log(20)))
+    assert card.probability(points) == pytest.approx(chance, rel=1e-9)
+    assert fit.predict_proba({"a": frame}) == pytest.approx(1 / (1 + np.exp(-own)))
