@@ -2,25 +2,26 @@
 
 Each process takes one file after the other, since the tests of a file share what is slow to make. Collecting all tests,
 and loading what they need, takes longer than most files: this way it is done once, and not in every process.
+Every collected test is in the last line. A process that dies fails the test that it was at, and a new process runs the
+rest of the file; when too many have died, each test that is left fails as "not run".
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections import deque
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-PLACE = 2  # bytes of a file's place in the queue: all of them fit into a pipe
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,90 +33,118 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     options = session.config.option
     if not options.forks or options.collectonly or session.testsfailed:
         return None
-    files = [list(items) for _, items in itertools.groupby(session.items, key=lambda item: item.path)]
-    queue, end = os.pipe()
-    os.write(end, b"".join(place.to_bytes(PLACE, "big") for place in range(len(files))))
-    os.close(end)
-    folder, processes = session.config._tmp_path_factory.getbasetemp(), {}  # type: ignore[attr-defined,var-annotated]
-    for number in range(options.forks):
-        told, teller = Pipe(duplex=False)
-        if not (pid := os.fork()):
-            _work(session, number, folder, (files[place] for place in _places(queue)), teller)
-        teller.close()
-        processes[told] = pid
+    parent = _Parent(session)
     try:
-        _hear(session, processes)
+        parent.run(options.forks)
     except BaseException:
-        for pid in processes.values():
-            os.kill(pid, signal.SIGTERM)
+        for worker in parent.workers:
+            os.kill(worker.pid, signal.SIGTERM)
+            os.waitpid(worker.pid, 0)
         raise
-    finally:
-        for pid in processes.values():
-            os.waitpid(pid, 0)
     return True
 
 
-def _places(queue: int) -> Iterator[int]:
-    while place := os.read(queue, PLACE):  # so few bytes are read at once or not at all
-        yield int.from_bytes(place, "big")
+class _Worker:
+    """What is known of a process: what it has still to begin, the test that it is at, and whether that one was called."""
+
+    def __init__(self, pid: int, pipe: Connection, places: deque[int]) -> None:
+        self.pid, self.pipe, self.end = pid, pipe, os.pidfd_open(pid)  # a child of its own may keep the pipe open
+        self.left, self.at, self.called, self.word = places, -1, False, ""
 
 
-def _work(
-    session: pytest.Session, number: int, folder: Path, files: Iterator[list[pytest.Item]], teller: Connection
-) -> None:
-    """A forked process: runs files, tells their reports, and ends here."""
+class _Parent:
+    def __init__(self, session: pytest.Session) -> None:
+        self.session, self.config, self.number = session, session.config, itertools.count()
+        files = itertools.groupby(enumerate(session.items), key=lambda placed: placed[1].path)
+        self.queue = deque(deque(place for place, _ in items) for _, items in files)
+        self.workers: list[_Worker] = []
+
+    def run(self, forks: int) -> None:
+        spare = 4 * forks  # deaths; after so many no process is started in a dead one's place
+        while self.workers or (self.queue and spare > 0):
+            while self.queue and spare > 0 and len(self.workers) < forks:
+                self.fork(next(self.number))
+            ready = wait([end for worker in self.workers for end in (worker.pipe, worker.end)])
+            for worker in [one for one in self.workers if one.pipe in ready or one.end in ready]:
+                with contextlib.suppress(OSError, EOFError):  # it is about to end
+                    while worker.pipe.poll():
+                        self.hear(worker, *worker.pipe.recv())
+                if worker.end in ready:  # since before its last words were heard
+                    spare -= self.bury(worker)
+        for place in itertools.chain(*self.queue):
+            self.fail(self.session.items[place], "call", "not run: too many processes of the tests died")
+
+    def fork(self, number: int) -> None:
+        pipe, own = Pipe()
+        if not (pid := os.fork()):
+            for one in (pipe, *(worker.pipe for worker in self.workers)):
+                one.close()
+            _work(self.session, number, own)
+        own.close()
+        self.workers.append(_Worker(pid, pipe, self.queue.popleft()))
+        pipe.send(list(self.workers[-1].left))
+
+    def hear(self, worker: _Worker, kind: str, what: Any) -> None:
+        if kind == "test":
+            worker.at, worker.called = worker.left.popleft(), False
+        elif kind == "report":
+            report = self.config.hook.pytest_report_from_serializable(config=self.config, data=what)
+            worker.called = report.when != "setup" or not report.passed
+            self.tell(report)
+        elif kind == "next":
+            worker.at, worker.left = -1, self.queue.popleft() if self.queue else deque()
+            worker.pipe.send(list(worker.left))
+        else:
+            worker.word = what
+
+    def bury(self, worker: _Worker) -> bool:
+        """Whether a process that ended left work: the test that it was at, or was to begin, has failed then."""
+        self.workers.remove(worker)
+        code = os.waitstatus_to_exitcode(os.waitpid(worker.pid, 0)[1])
+        os.close(worker.end)
+        what = worker.word or f"the process of this test ended without a word: exit code {code}"
+        if worker.at < 0 and worker.left:
+            worker.at, what = worker.left.popleft(), f"not run: {what}"
+        if worker.left:
+            self.queue.appendleft(worker.left)
+        if worker.at >= 0:
+            self.fail(self.session.items[worker.at], "teardown" if worker.called else "call", what)
+        return worker.at >= 0
+
+    def fail(self, item: pytest.Item, when: Any, what: str) -> None:
+        self.tell(pytest.TestReport(item.nodeid, item.location, {}, "failed", what, when))
+
+    def tell(self, report: pytest.TestReport) -> None:
+        self.config.hook.pytest_runtest_logreport(report=report)
+        if stop := self.session.shouldstop or self.session.shouldfail:
+            raise self.session.Interrupted(str(stop))
+
+
+def _work(session: pytest.Session, number: int, pipe: Connection) -> None:
+    """A forked process: runs what it is told, tells the reports, and ends here."""
+    config = session.config
+
+    def tell(report: pytest.TestReport) -> None:
+        pipe.send(("report", config.hook.pytest_report_to_serializable(config=config, report=report)))
+
     try:
-        config = session.config
         config.pluginmanager.unregister(name="terminalreporter")
-        config.pluginmanager.register(_Teller(config, teller))
+        config.pluginmanager.register(SimpleNamespace(pytest_runtest_logreport=tell))
         capture = config.pluginmanager.getplugin("capturemanager")
         capture.stop_global_capturing()  # into files that all processes would share
         capture.start_global_capturing()
-        config._tmp_path_factory._basetemp = own = folder / f"process-{number}"  # type: ignore[attr-defined]
-        own.mkdir(mode=0o700)
+        factory = config._tmp_path_factory  # type: ignore[attr-defined]
+        factory._basetemp = factory.getbasetemp() / f"process-{number}"
+        factory._basetemp.mkdir(mode=0o700)
         random.seed()
-        for items in files:
+        while places := pipe.recv():
+            items = [session.items[place] for place in places]
             for item, following in itertools.zip_longest(items, items[1:]):
+                pipe.send(("test", None))
                 config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        teller.send(("end", None))
+            sys.stdout.flush()
+            pipe.send(("next", None))
     except BaseException:
-        teller.send(("broken", traceback.format_exc()))
+        pipe.send(("broken", traceback.format_exc()))
     finally:
-        teller.close()
-        sys.stdout.flush()
         os._exit(0)
-
-
-class _Teller:
-    def __init__(self, config: pytest.Config, teller: Connection) -> None:
-        self.config, self.teller = config, teller
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.teller.send(("test", nodeid))
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.teller.send(("report", self.config.hook.pytest_report_to_serializable(config=self.config, report=report)))
-
-
-def _hear(session: pytest.Session, processes: dict[Any, int]) -> None:
-    """Hands on what processes report; one that ends before its work fails the test that it was at."""
-    hook, config, left, at = session.config.hook, session.config, set(processes), dict.fromkeys(processes, "")
-    while left:
-        for told in wait(left):
-            try:
-                kind, what = told.recv()
-            except EOFError:
-                kind, what = "broken", "the process of this test ended without a word"
-            if kind == "test":
-                at[told] = what
-            elif kind == "report":
-                report = hook.pytest_report_from_serializable(config=config, data=what)
-                hook.pytest_runtest_logreport(report=report)
-            elif kind == "end":
-                left.remove(told)
-            else:
-                left.remove(told)
-                where = (at[told].partition("::")[0], None, at[told])
-                hook.pytest_runtest_logreport(report=pytest.TestReport(at[told], where, {}, "failed", what, "call"))
-            if session.shouldstop or session.shouldfail:
-                raise session.Interrupted(str(session.shouldstop or session.shouldfail))
