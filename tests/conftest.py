@@ -26,11 +26,11 @@ sys.path.append(str(Path(__file__).parent / "faults"))  # the toy method of the 
 # Whoever runs tests in the background of a shell has Ctrl-C ignored, and processes inherit that. Tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A third of the usual examples; tests/privacy asks for all of them, and whoever needs more says so.
-settings.register_profile("colonnade", deadline=None, max_examples=30)
-# The same examples every time: a gate must not flicker.
-settings.register_profile("ci", deadline=None, max_examples=30, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "colonnade")
+# A third of the usual examples; tests/privacy asks for all of them, and whoever needs more says so. The same ones every
+# time: a gate must not flicker. EXPLORE=1 draws others, and keeps those that fail.
+settings.register_profile("colonnade", deadline=None, max_examples=30, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=30)
+settings.load_profile("explore" if os.environ.get("EXPLORE") else "colonnade")
 
 # Hypothesis reads the constants of all modules that are loaded, to draw them too: ten seconds in every process, and other
 # examples with every order of files.
