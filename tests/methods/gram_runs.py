@@ -14,8 +14,7 @@ from colonnade.kernels.ring import Ring
 from colonnade.methods.gram import private_gram, secure_release
 from colonnade.methods.gram.design import OWN, sums_weights
 from colonnade.methods.gram.rule import prepare
-from colonnade.methods.gram.secure_design import Design, Layout, fixed_labels
-from colonnade.methods.gram.secure_release import Prepared
+from colonnade.methods.gram.secure_design import Design, fixed_labels
 from colonnade.methods.method import Job
 from colonnade.privacy.events import Scope, unprotected
 from colonnade.privacy.gate import Gate
@@ -129,12 +128,64 @@ def gram_release(method: Any, layout: Any, rings: Any, diagonal: Any, got: Any) 
     return Release(tuple(parts), design.sensitivity(layout.figures))
 
 
-def plain_gram(fed: co.Federation, job: Any, figures: Any, frame: Any, y: np.ndarray) -> np.ndarray:
-    """The Gram matrix of [a, c·1, τ·y] in whole numbers, with everything in one place."""
-    prepared = Prepared(figures, Layout(job, figures, frame), b"")
-    parts = []
+def whole_by_formula(
+    X: np.ndarray, ends: Any, centre: Any, scale: Any, step: float, norm2: int, toward: Any = False
+) -> np.ndarray:
+    """rint((a − c)·s/step) of entries a within their ends, none longer than √norm2, and rows over it shortened toward zero.
+
+    Written from the formula and one row at a time, in Python's integers. `toward`: entries cut instead of rounded.
+    """
+    real = (np.clip(np.nan_to_num(np.asarray(X, float)), *ends) - centre) * scale / step
+    whole, most = np.where(toward, np.trunc(real), np.rint(real)), math.isqrt(norm2)
+    rows = [[min(max(int(x), -most), most) for x in row] for row in whole]
+    for row in rows:
+        squares = sum(x * x for x in row)
+        part = math.sqrt(norm2 / max(squares, 1))
+        while squares > norm2:
+            shorter = [math.trunc(x * part) for x in row]
+            squares, part = sum(x * x for x in shorter), part * (1.0 - 2.0**-40)
+            row[:] = shorter if squares <= norm2 else row
+    return np.array(rows, np.int64).reshape(len(X), -1)
+
+
+def declared_ends(fed: co.Federation, privacy: co.Privacy, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Between which numbers entries of a party's columns lie: by its schema; else no entry is longer than its row, whose
+    length is shared out by numbers of columns."""
+    known, most = fed.roster().known.get(name), privacy.feature_bound or math.inf
+    if known is None:
+        widths = {party: len(places) for party, places in fed.roster().positions.items()}
+        norm: Any = privacy.row_norm
+        share = norm[name] if isinstance(norm, dict) else norm * math.sqrt(widths[name] / sum(widths.values()))
+        high = np.full(widths[name], min(most, share))
+        return -high, high
+    high = np.minimum(known.bounds, most)
+    return np.where(known.nonnegative, 0.0, -high), high
+
+
+def rows_by_formula(
+    fed: co.Federation, privacy: co.Privacy, figures: Any, frame: Any, curves: bool = False
+) -> dict[str, np.ndarray]:
+    """Every party's whole rows of a release: from its table, its bounds and what the release says of itself.
+
+    `curves`: of rows as they are, whose numbers are cut toward zero so that no curve is longer than its line.
+    """
+    made, first = {}, 0
     for name, party in fed.parties.items():
-        rows = prepared.rows(party.block, name)
-        parts.append(rows.rows(0, fed.rows).astype(np.int64) * rows.grid.unit)
+        width = len(fed.roster().positions[name])
+        at = np.flatnonzero((frame.keep >= first) & (frame.keep < first + width))
+        own, ends = frame.keep[at] - first, declared_ends(fed, privacy, name)
+        X, matrix = np.zeros((fed.rows, 0)), party.block.matrix
+        if own.size:
+            X = np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, float)[:, own]
+        of = (end[own] for end in ends), frame.centre[at], frame.scale[at]
+        toward = ~np.array(fed.roster().known[name].binary, bool)[own] if curves else False
+        made[name] = whole_by_formula(X, *of, figures.step, figures.norm2[name], toward)
+        first += width
+    return made
+
+
+def plain_gram(fed: co.Federation, job: Any, figures: Any, frame: Any, y: np.ndarray) -> np.ndarray:
+    """The Gram matrix of [a, c·1, τ·y] in whole numbers, with everything in one place and rows by their formula."""
+    parts = rows_by_formula(fed, job.privacy, figures, frame).values()
     whole = np.column_stack([*parts, np.full(fed.rows, figures.constant), y])
     return whole.T @ whole

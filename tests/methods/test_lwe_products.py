@@ -111,10 +111,15 @@ class Views:
 # ---------------------------------------------------------------------------------------- right
 
 
+@pytest.mark.parametrize("middle", [0.0, 1.4, -1.4])
 @pytest.mark.parametrize("problem", [PROBLEM, NUMBERS], ids=["classes", "numbers"])
-def test_without_noise_the_gram_matrix_is_the_plain_one_up_to_the_errors_of_encryption(problem, monkeypatch):
-    """Each error has at most ERROR of one party's noise for its sd: 8 of them are passed once in 10^15 entries."""
-    fed, terms = federation(), replace(TERMS, label_bound=1.0, epsilon=1.0 if problem is PROBLEM else 30.0)
+def test_without_noise_the_gram_matrix_is_the_plain_one_up_to_the_errors_of_encryption(problem, middle, monkeypatch):
+    """Each error has at most ERROR of one party's noise for its sd: 8 of them are passed once in 10^15 entries.
+
+    Also where columns lie near either end of their bounds, where rows are cut far from even."""
+    X, y = table()
+    fed = federation((np.clip(middle + X / (1.0 + abs(middle)), -2, 2), y))
+    terms = replace(TERMS, label_bound=1.0, epsilon=1.0 if problem is PROBLEM else 30.0)
     view = Views(fed, problem, terms, monkeypatch)
     design = Design(view.job, co.PrivateGram())
     y = (np.sign(fed.labels) * view.figures.label).astype(np.int64)
