@@ -75,12 +75,14 @@ def test_two_files_that_differ_in_anything_have_different_digests(federation: co
         "deadline": 60,
     }
     made = [file, *(replace(file, **{name: value}) for name, value in changes.items())]
-    made += [replace(file, unit=Unit("person", 2)), replace(file, on=None, rows=40)]
-    made += [replace(file, on=None, rows=41), replace(file, on=None, by="rows", members=with_rows(file))]
+    made += [replace(file, unit=Unit("person", 2))]
+    plain = {name: replace(member, schema=None, columns=3) for name, member in file.members.items()}
+    matrices = replace(file, on=None, rows=40, members=plain)
+    made += [matrices, replace(matrices, rows=41)]
+    made += [replace(matrices, rows=None, by="rows", members=with_rows(matrices))]
+    made += [replace(matrices, members={**plain, "lab": replace(plain["lab"], columns=4)})]
     made += [replace(file, members={**file.members, "lab": replace(lab, **{n: v})}) for n, v in members.items()]
-    plain = replace(lab, schema=None, columns=3)
-    for member in (plain, replace(plain, columns=4), replace(lab, address="lab.example.org:7445")):
-        made.append(replace(file, members={**file.members, "lab": member}))
+    made.append(replace(file, members={**file.members, "lab": replace(lab, address="lab.example.org:7445")}))
     psi = replace(file, align="psi", members={n: replace(m, most=9) for n, m in file.members.items()})
     made += [psi, replace(psi, members={**psi.members, "lab": replace(psi.members["lab"], most=10)})]
     rows = replace(file, unit=ROW, people=None)  # offset and weight go with no unit
@@ -132,11 +134,11 @@ def test_a_coordinator_with_a_partys_key_is_refused(federation: co.Federation) -
 def test_the_coordinators_key_is_written_however_the_file_is(version: str, tmp_path: Path) -> None:
     path, pinned = tmp_path / "federation.toml", new_key()[0]
     parties = "".join(f'\n[parties.{name}]\ncolumns = 2\nkey = "{new_key()[0]}"\n' for name in "ab")
-    path.write_bytes(f'on = "key"  # of rows\nlabel = ["b", "y"]\n{version}\n{parties}'.encode())
+    path.write_bytes(f'rows = 9  # of them\nlabel = ["b", "y"]\n{version}\n{parties}'.encode())
     before = FederationFile.load(path)
     assert pin_coordinator(path, pinned)
     assert FederationFile.load(path) == replace(before, coordinator=pinned)
-    assert "# of rows" in path.read_text()
+    assert "# of them" in path.read_text()
     assert not pin_coordinator(path, pinned)
     with pytest.raises(co.InvalidInput, match="pins another key"):
         pin_coordinator(path, new_key()[0])

@@ -396,7 +396,7 @@ def test_a_party_hears_of_its_own_columns_and_nobody_else_does(tmp_path, caplog,
 
 
 def test_a_table_that_cannot_be_encoded_is_noticed_before_a_run_is_paid(tmp_path):
-    broken = table().with_columns(pl.lit("x").alias("crp"))
+    broken = table().with_columns(pl.lit(None, pl.String).alias("fbs"))  # of the right type, and nothing says how
     service, party_data = lab_service(tmp_path, broken, lambda _: True)
     assert "cannot be encoded" in party_data.seen.nothing[0]
     service.close()

@@ -157,6 +157,7 @@ class FederationFile:
         elif (self.on is None) == (self.rows is None):
             advice = "or, where all parties hold the same rows in the same order, rows = ... says how many"
             raise InvalidInput(f"{NAME_THE_KEY}; {advice}")
+        self._check_tables()
         if self.align not in ALIGN:
             raise InvalidInput(f"align must be one of {', '.join(map(repr, ALIGN))}, got {self.align!r}")
         if self.align == "psi":
@@ -189,6 +190,26 @@ class FederationFile:
     def beside(self) -> dict[str, str]:
         """The label holder's columns of offset and weight, where there are such."""
         return check_pairs(self.label, self.offset, self.weight)[1]
+
+    def _check_tables(self) -> None:
+        """A schema encodes tables that have a key; of a plain matrix nothing is public but its width."""
+        for name, member in self.members.items():
+            if self.on is None and member.schema is not None:
+                raise InvalidInput(
+                    f"[parties.{name}] has a schema, which encodes a table with a key, and there is no on = ...: name "
+                    f"the key, or say columns = ... of a plain matrix of numbers instead of schema"
+                )
+            if self.on is not None and member.schema is None:
+                raise InvalidInput(
+                    f"[parties.{name}] has columns = ..., which is for a plain matrix, and rows are matched by the key "
+                    f"{self.on!r}: name its schema = ... instead, or say rows = ... instead of on"
+                )
+        widths = {member.width for member in self.members.values()}
+        if self.by == "rows" and len(widths) > 1:
+            raise InvalidInput(
+                f"rows are split, so all parties hold the same columns; columns = ... says {min(widths):,} of one and "
+                f"{max(widths):,} of another. Write the same number everywhere"
+            )
 
     def _check_psi(self) -> None:
         if self.on is None or len(self.members) < 2:

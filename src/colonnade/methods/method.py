@@ -63,6 +63,17 @@ class Roster:
     beside: tuple[str, ...] = ()  # what stands beside every label, at its holder: of "offset" and "weight"
     quorum: int = 0  # parties that must be left for a run to go on when others are lost; 0: it ends then
 
+    def __post_init__(self) -> None:
+        """Every node makes its own before a run is priced: what disagrees here has cost nobody anything."""
+        for party, known in self.known.items():
+            due = len(self.positions.get(party, ()))
+            figures = (known.bounds, known.binary, known.nonnegative, known.level, known.monotone)
+            if wrong := [len(one) for place, one in enumerate(figures) if len(one) != due and (one or place < 3)]:
+                raise InvalidInput(
+                    f"the schema of {party!r} describes {wrong[0]:,} encoded columns, and it has {due:,} places in the "
+                    "joint table. Nothing was sent. Give every party the same file, and the same version of Colonnade."
+                )
+
     @property
     def label_shape(self) -> tuple[int, ...]:
         """Of the labels as they travel: with a column for all that stands beside them."""

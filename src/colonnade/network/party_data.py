@@ -26,9 +26,10 @@ from colonnade.data.classes import count_strange, signs_of
 from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
 from colonnade.data.notices import LabelCounts, about_columns, about_labels, about_levels, count_labels
+from colonnade.data.schema.cells import holds_numbers, is_frame
 from colonnade.errors import InvalidInput
 from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.method import Job
+from colonnade.methods.method import Job, Roster
 from colonnade.methods.node_setup import usable_labels
 from colonnade.network.questions import is_name
 from colonnade.privacy.block import Block
@@ -68,6 +69,16 @@ class PartyData:
             self._check_matrix((member.rows if self.file.by == "rows" else self.file.rows) or 0)
 
     def _check_frame(self, on: str) -> None:
+        if not is_frame(self.table):
+            raise InvalidInput(
+                f"the table of {self.name!r} is a plain matrix without names, and by the federation file rows are "
+                f"matched by the key {on!r}: name a table that has this column (CSV, Parquet, Arrow or a database)."
+            )
+        if self.labels is not None:
+            raise InvalidInput(
+                f"labels = ... of {self.name!r} goes with a plain matrix; here the labels are the column "
+                f"{self.file.label[1]!r} of {self.file.label[0]!r}. Leave labels out."
+            )
         held, (holder, label) = list(getattr(self.table, "columns", [])), self.file.label
         wanted = [on, *(column.name for column in self.member.schema.columns)] if self.member.schema else [on]
         beside = self.file.beside if self.labelled and holder == self.name else {}
@@ -88,9 +99,27 @@ class PartyData:
         for what, column in beside.items():
             if nulls := self.table[column].null_count():
                 raise InvalidInput(f"the {what} {column!r} is missing in {nulls:,} rows of {self.name!r}; fill it in.")
+        self._check_types(label if self.labelled and self.file.classes is None else None, beside)
+
+    def _check_types(self, label: str | None, beside: Mapping[str, str]) -> None:
+        """By the types of columns alone, which tell about no row: a run would stop at them when it is paid for."""
+        for what, column in {**beside, **({} if label is None else {"label": label})}.items():
+            if not holds_numbers(kind := self.table.schema[column]):
+                words = ', or name the class that is learnt in the federation file: positive = "..."'
+                raise InvalidInput(
+                    f"the {what} {column!r} of {self.name!r} holds {kind}, and must be a number. Convert it"
+                    f"{words if what == 'label' else ''}."
+                )
+        if self.member.schema is not None:
+            self.member.schema.check_types(self.table.schema)
 
     def _check_matrix(self, rows: int) -> None:
         shape = getattr(self.table, "shape", ())
+        if is_frame(self.table):
+            raise InvalidInput(
+                f"the table of {self.name!r} has named columns, and the federation file names no key to match rows by: "
+                'add on = "..." and its schema there, or save a plain matrix of numbers (numpy.save) and name that.'
+            )
         if tuple(shape) != (rows, self.member.width):
             raise InvalidInput(
                 f"the federation file gives {self.name!r} {rows:,} rows and {self.member.width:,} columns, not "
@@ -102,9 +131,29 @@ class PartyData:
                 f"the matrix of {self.name!r} is of type {kind} and holds no numbers: save floats, integers or "
                 "Booleans."
             )
-        if self.labelled and (self.labels is None or len(self.labels) != rows):
-            found = "none" if self.labels is None else f"{len(self.labels):,}"
-            raise InvalidInput(f"{self.name!r} holds the labels of {rows:,} rows; {found} were given.")
+        if not self.labelled:
+            return
+        if self.labels is None or self.labels.shape != (rows,):
+            found = "none" if self.labels is None else " x ".join(f"{size:,}" for size in self.labels.shape) or "one"
+            raise InvalidInput(
+                f"{self.name!r} holds the labels of {rows:,} rows; {found} were given. Name a file with one for each "
+                "row: labels = ..."
+            )
+        if self.labels.dtype.kind not in "biuf":
+            raise InvalidInput(
+                f"the labels of {self.name!r} are of type {self.labels.dtype}: save numbers, 1 for the class that is "
+                "learnt and 0 for the other."
+            )
+
+    def check_width(self, roster: Roster) -> None:
+        """Before a run is reserved: the table has as many columns as everybody counts on."""
+        schema, due = self.member.schema, len(roster.positions[self.name])
+        width = self.table.shape[1] if schema is None else schema.bent(roster.depth).width
+        if width != due:
+            raise InvalidInput(
+                f"{self.name!r} holds {width:,} encoded columns, and the run counts on {due:,}. Nothing was sent. "
+                "Compare the federation file with the table, at all parties."
+            )
 
     @property
     def scoring(self) -> bool:

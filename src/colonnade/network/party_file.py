@@ -68,7 +68,9 @@ _LIMITS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "models": _NAMES,
 }
 _LONGEST_OPEN = 24 * 366
+_LAST_PORT = 65_535
 _MODES = ("ask", "policy", "all", "inbox")
+_DATA = ("source", "query", "labels")
 
 
 @dataclass(frozen=True)
@@ -162,12 +164,19 @@ class PartyFile:
         data, folder = raw.get("data"), at.parent
         if not isinstance(data, dict) or not isinstance(data.get("source"), str):
             raise InvalidInput('[data] needs source = "...", a file or a database')
+        for name, value in data.items():
+            if name not in _DATA or not isinstance(value, str):
+                wrong = "must be a text" if name in _DATA else f"is not known; known: {', '.join(_DATA)}"
+                raise InvalidInput(f"[data] {name} = ... {wrong}")
+        port = raw.get("metrics")
+        if port is not None and (type(port) is not int or not 0 <= port <= _LAST_PORT):
+            raise InvalidInput(f"metrics = {port!r} must be the number of a port, {_LAST_PORT:,} at most")
         limits, file = _read_limits(raw.get("limits", {})), FederationFile.load(folder / raw["federation"])
         if (hub := raw.get("hub", file.hub)) is None:
             raise InvalidInput('hub = "host:port" is missing here and in the federation file')
         name, tls = raw["name"], tls_in(folder / raw["certs"], raw["name"])
         store, key, models = folder / raw["store"], folder / raw["key"], raw.get("models")
-        more = limits, raw.get("metrics"), raw.get("listen"), None if models is None else folder / models, float(hours)
+        more = limits, port, raw.get("listen"), None if models is None else folder / models, float(hours)
         return cls(at, name, file, hub, store, key, tls, approve, data, *more)
 
     def identity(self) -> bytes:
@@ -226,7 +235,7 @@ def read_table(source: str, query: str | None, file: FederationFile, name: str) 
     """
     from scipy import sparse
 
-    from colonnade.data.sources import read, table_at
+    from colonnade.data.sources import matrices, read, table_at
 
     if source.endswith(".npy"):
         return _read_array(Path(source))
@@ -236,8 +245,11 @@ def read_table(source: str, query: str | None, file: FederationFile, name: str) 
         except (OSError, ValueError, KeyError) as error:
             # Its message may quote an entry.
             raise InvalidInput(f"{source} is no sparse matrix ({type(error).__name__}). Save it with scipy.") from None
-    if file.on is None or name not in file.members:
+    if name not in file.members:
         return read(source, query=query)
+    if file.on is None:
+        public = file.members[name].width if matrices.kind_of(Path(source)) in matrices.TEXT else None
+        return read(source, query=query, columns=public)
     table, schema = table_at(source, query=query), file.members[name].schema
     texts = {file.on, *([file.unit.name] if file.people == name else [])}
     named = {*texts, *(column.name for column in (schema.columns if schema else ()))}

@@ -134,6 +134,7 @@ def price(call: Call, federation: Federation, data: PartyData, scoring: Scoring)
     problem: Any = call.problem  # as in fit: a method refuses a problem it does not know
     _check_method(call, method, federation.by_rows)
     _, job = job_over(federation, problem, call.privacy, method)
+    data.check_width(job.roster)
     method.check(job)
     check_pinned(data.file, method, job)
     plans: Mapping[str, Plan] = method.price(job)

@@ -52,6 +52,31 @@ def as_frame(frame: Any, names: Sequence[str] | None = None) -> pl.DataFrame:
     return table
 
 
+def is_frame(table: Any) -> bool:
+    import polars as pl
+
+    return isinstance(table, pl.DataFrame)
+
+
+def holds_numbers(kind: Any) -> bool:
+    """Whether a column of this type is taken for numbers; one of nothing but gaps may be any."""
+    import polars as pl
+
+    return bool(kind.is_numeric()) or kind in (pl.Boolean, pl.Null)
+
+
+def holds_days(kind: Any) -> bool:
+    import polars as pl
+
+    return kind in (pl.String, pl.Categorical, pl.Enum, pl.Date, pl.Null) or isinstance(kind, pl.Datetime)
+
+
+def holds_levels(kind: Any) -> bool:
+    import polars as pl
+
+    return not (kind.is_nested() or kind in (pl.Binary, pl.Object))
+
+
 def wrong(name: str, what: str) -> InvalidInput:
     return InvalidInput(f"column {name!r}: {what}")
 
@@ -109,7 +134,7 @@ def numbers_of(name: str, missing: Missing, values: pl.Series) -> tuple[Floats, 
 
     if values.null_count() == values.len():  # then the type says nothing
         values = pl.Series(name, [None] * values.len(), dtype=pl.Float64)
-    if not (values.dtype.is_numeric() or values.dtype == pl.Boolean):
+    if not holds_numbers(values.dtype):
         advice = 'Convert it, or declare type = "categorical" with its levels.'
         raise InvalidInput(f"column {name!r} holds {values.dtype}, but the schema expects numbers. {advice}")
     numbers = np.array(values.cast(pl.Float64).to_numpy(), dtype=np.float64)  # nulls become nan
@@ -160,7 +185,7 @@ def texts_of(name: str, values: pl.Series) -> pl.Series:
         whole = values.is_finite() & (values == values.round(0)) & (values.abs() < 2.0**53)
         integers = values.cast(pl.Int64, strict=False).cast(pl.String)
         return pl.select(pl.when(whole).then(integers).otherwise(values.cast(pl.String))).to_series()
-    if values.dtype.is_nested() or values.dtype in (pl.Binary, pl.Object):
+    if not holds_levels(values.dtype):
         raise InvalidInput(f"column {name!r} holds {values.dtype}, which has no levels. Convert it to text.")
     return values.cast(pl.String)
 

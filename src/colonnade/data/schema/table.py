@@ -34,6 +34,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.data.schema import cells
 from colonnade.data.schema.cells import Blocks, Sparse, as_frame, assemble, columns_of, hats
 from colonnade.data.schema.columns import KINDS, Categorical, Column, Date, Feature, Numeric, Plain, features_of, number
 from colonnade.data.schema.infer import look
@@ -42,6 +43,7 @@ from colonnade.errors import InvalidInput, StoreError, unquoted
 from colonnade.kernels.arrays import Floats
 
 VERSION = 2
+_EXPECTED = {Date: (cells.holds_days, "dates"), Categorical: (cells.holds_levels, "levels")}  # all others: numbers
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,15 @@ class Schema:
         while Fraction(root) ** 2 < total:  # a bound that rounding has lowered is none
             root = math.nextafter(root, math.inf)
         return root
+
+    def check_types(self, kinds: Mapping[str, Any]) -> None:
+        """Refuse a table by the types of its columns alone, whatever they hold."""
+        for column in self.columns:
+            fits, what = _EXPECTED.get(type(column), (cells.holds_numbers, "numbers"))
+            if not fits(kind := kinds[column.name]):
+                raise cells.wrong(
+                    column.name, f"it holds {kind}, and the schema expects {what}. Convert it, or declare another type."
+                )
 
     def encode(self, frame: Any) -> Encoded:
         """The rows of a polars or pandas DataFrame as numbers; columns the schema does not name are ignored."""
