@@ -87,6 +87,9 @@ SOURCES = {
     "x.parquet": lambda path, words: frame(words).write_parquet(path),
     "texts.parquet": lambda path, words: frame(words).with_columns(pl.col("v").cast(pl.String)).write_parquet(path),
     "lists.parquet": lambda path, words: frame(words).with_columns(pl.col("u").reshape((-1, 1))).write_parquet(path),
+    "gaps.parquet": lambda path, words: (
+        frame(words).with_columns(pl.when(pl.col("key") != "k7").then("w").alias("w")).write_parquet(path)
+    ),
     "x.arrow": lambda path, words: frame(words).write_ipc(path),
     "x.db": lambda path, words: sqlite(frame(words), path),
 }
@@ -198,6 +201,8 @@ REFUSED = [  # and what to do
     ("key", "line", "texts.parquet", "none", "numbers", "the schema expects numbers. Convert it"),
     ("key", "levels", "lists.parquet", "none", "numbers", "the schema expects levels. Convert it"),
     ("key", "dates", "x.parquet", "none", "numbers", "the schema expects dates. Convert it"),
+    ("key", "dates", "x.csv", "none", "numbers", "12 of 12 texts are no dates"),
+    ("key", "line", "gaps.parquet", "none", "numbers", "1 values are missing"),
     ("rows", "columns = 4", "x.npy", "right", "numbers", "12 rows and 4 columns, not 12 x 3"),
     ("rows", "columns = 3", "flat.npy", "right", "numbers", "12 rows and 3 columns, not 36"),
     ("rows", "columns = 3", "texts.npy", "right", "numbers", "save floats, integers or Booleans"),

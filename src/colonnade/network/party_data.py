@@ -45,6 +45,7 @@ class _Seen(NamedTuple):
     nothing: tuple[str, ...]  # columns that carry nothing, or why the table cannot be encoded
     unused: tuple[str, ...]  # declared levels that no row has, for information
     labels: LabelCounts | None
+    unusable: str = ""  # why the table cannot be encoded
 
 
 @dataclass(eq=False)
@@ -244,25 +245,35 @@ class PartyData:
 
         Looked at before any run is proposed: nothing that others see or time depends on it.
         """
-        return _Seen(*self._see_columns(), self._count_labels())
+        try:
+            return _Seen(*self._see_columns(), self._count_labels())
+        except InvalidInput as error:
+            why = str(error)
+        except Exception as error:  # whatever a row made of it: it is not to be seen in an answer to the hub
+            why = f"the table could not be looked at ({type(error).__name__})"
+        paid = "the table cannot be encoded, and a run would stop at that when it is paid for"
+        return _Seen((f"{paid}: {why}",), (), self._count_labels(), why)
+
+    def check_usable(self) -> None:
+        """Before it takes part: a table with cells that no run can use is its operator's business, and nobody else has
+        asked about it yet. A run would find them when it is paid for."""
+        if self.seen.unusable:
+            raise InvalidInput(f"the table of {self.name!r} cannot be encoded. {self.seen.unusable}")
 
     def _see_columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         schema = self.member.schema
         beyond: Mapping[str, int] = {}
-        if self.scoring or (self.file.on is not None and not (schema and schema.width)):
+        if self.file.on is not None and not (schema and schema.width):
             return (), ()
-        try:
-            if schema is None or self.file.on is None:
-                matrix = self._matrix()
-            else:
-                encoded = schema.encode(self.table)
-                matrix, beyond = encoded.matrix, encoded.clipped
-            block = Block(matrix, np.arange(matrix.shape[1]), beyond=beyond)
-            return about_columns(schema, block), about_levels(schema, block)
-        except InvalidInput as error:
-            return (f"the table cannot be encoded, and a run would stop at that when it is paid for: {error}",), ()
-        except Exception as error:  # whatever a row made of it: it is not to be seen in an answer to the hub
-            return (f"the table could not be looked at ({type(error).__name__}), and a run may stop at that",), ()
+        if schema is None:
+            matrix = self._matrix()
+        else:
+            encoded = schema.encode(self.table)
+            matrix, beyond = encoded.matrix, encoded.clipped
+        if self.scoring:
+            return (), ()
+        block = Block(matrix, np.arange(matrix.shape[1]), beyond=beyond)
+        return about_columns(schema, block), about_levels(schema, block)
 
     def _count_labels(self) -> LabelCounts | None:
         if not self.labelled:

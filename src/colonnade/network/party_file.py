@@ -197,7 +197,9 @@ class PartyFile:
         return PartyData(self.federation_file, self.name, table, y, self.models)
 
     def service(self, approve: Approve, neighbours: Neighbours | None = None) -> PartyService:
-        return PartyService(self.read_data(), self.store, self.identity(), approve, neighbours)
+        data = self.read_data()
+        data.check_usable()
+        return PartyService(data, self.store, self.identity(), approve, neighbours)
 
     def inbox(self, describe: Callable[[Request], str] = repr) -> Inbox:
         """The questions to its operator."""
