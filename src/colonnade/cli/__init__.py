@@ -163,11 +163,17 @@ class _Commands(MutableMapping[str, Any]):
 
 
 class Lazy(TyperGroup):
-    """Loads the command that is called, and for the list of commands none."""
+    """Loads the command that is called, and for the list of commands none. What no command foresaw ends here."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self.commands = _Commands()
+
+    def invoke(self, ctx: Any) -> Any:
+        from colonnade.cli.last_resort import last_resort
+
+        with last_resort():
+            return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         whole = self.commands

@@ -177,13 +177,12 @@ def replaced(
 
 def _is_federation(place: Path) -> bool:
     """Whether a file is a federation file; whoever reads it as a party's says what is wrong with it."""
-    import tomllib
+    from colonnade.data.text_file import read_text, toml_of
 
-    from colonnade.data.text_file import read_text
-
+    text = read_text(place)
     try:
-        return "parties" in tomllib.loads(read_text(place))
-    except tomllib.TOMLDecodeError:
+        return "parties" in toml_of(text)
+    except co.InvalidInput:
         return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,22 +12,55 @@ from typing import Any
 
 from colonnade.errors import InvalidInput
 
+LARGEST = 1 << 26  # bytes of a text that people write
+LARGEST_KEY = 1 << 20  # of keys, certificates and lists of them
+# What parsers of texts raise beside errors of their own: numbers of too many digits, tables in tables without end.
+UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError)
 
-def read_text(path: str | Path) -> str:
+
+def read_bytes(path: str | Path, most: int = LARGEST, advice: str = "Check the path.") -> bytes:
+    """All of a regular file of bounded size: a device or a pipe may never end, or never begin."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        found = Path(path).stat()
+        if not stat.S_ISREG(found.st_mode):
+            what = "a folder" if stat.S_ISDIR(found.st_mode) else "a device, a pipe or a socket"
+            raise InvalidInput(f"cannot read {shortened(path)}: it is {what} and no file. {advice}")
+        if found.st_size > most:
+            size = f"{found.st_size:,} bytes, and may have {most:,} at most"
+            raise InvalidInput(f"cannot read {shortened(path)}: it has {size}. Is it the right file?")
+        return Path(path).read_bytes()
     except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}. Check the path.") from error
+        raise InvalidInput(f"cannot read {shortened(path)}: {error.strerror}. {advice}") from error
+    except ValueError as error:  # a path with a zero in it
+        raise error if isinstance(error, InvalidInput) else InvalidInput(f"{path!r} is no path. {advice}") from error
+
+
+def read_text(path: str | Path, most: int = LARGEST, advice: str = "Check the path.") -> str:
+    try:
+        return read_bytes(path, most, advice).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{path} is not a text file (byte {error.start} is not UTF-8).") from error
 
 
+def shortened(path: str | Path) -> str:
+    """A path as it stands in a message; one that is longer than any system takes, its ends."""
+    text = str(path)
+    return text if len(text) <= 400 else f"{text[:60]}...{text[-60:]}"
+
+
 def parse_toml(text: str, path: str | Path) -> dict[str, Any]:
     """The tables of a text that stands at `path`."""
+    with naming(f"{path} is not a TOML file"):
+        return toml_of(text)
+
+
+def toml_of(text: str) -> dict[str, Any]:
+    """The tables of a text; InvalidInput with the line where it is none."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
+    except UNREADABLE as error:
+        why = str(error) if isinstance(error, ValueError) else "it is nested too deeply"
+        raise InvalidInput(f"{why}. Correct it there.") from error
 
 
 @contextmanager

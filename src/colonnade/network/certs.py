@@ -24,13 +24,14 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from colonnade.data.federation_file import new_key, public_text
+from colonnade.data.text_file import LARGEST_KEY, read_bytes, read_text
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.privacy.store import write_synced
 
@@ -40,6 +41,8 @@ SIGNING_KEY = "coordinator.signing.key"  # beside the coordinator's certificate
 log = logging.getLogger("colonnade.network.certs")
 _OWN_FILES = {"authority", "revoked", "coordinator.signing"}
 _CLOCKS_DIFFER = datetime.timedelta(minutes=5)
+# What `cryptography` raises of a file that is damaged or of a kind that it does not know.
+UNPARSED = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension)
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ def keep_signing_key(folder: Path) -> str:
     if not path.exists():
         write_synced(path, new_key()[1].hex().encode() + b"\n", private=True)
     try:
-        return public_text(bytes.fromhex(path.read_text(encoding="ascii").strip()))
+        return public_text(bytes.fromhex(read_text(path, LARGEST_KEY).strip()))
     except ValueError:
         raise InvalidInput(
             f"{path} is not a signing key. Restore it from a copy: parties' files pin its public half."
@@ -208,9 +211,15 @@ def read(path: Path) -> x509.Certificate:
 def _read_all(path: Path) -> list[x509.Certificate]:
     body = _read_bytes(path)
     try:
-        return x509.load_pem_x509_certificates(body)
-    except ValueError as error:
-        raise InvalidInput(f"{path} holds no certificate in PEM form.") from error
+        found = x509.load_pem_x509_certificates(body)
+        for one in found:  # its parts are read when they are asked for, and may be damaged
+            _ = one.version, one.subject, one.issuer, one.extensions, one.public_key(), one.not_valid_after_utc
+            _alternatives(one, x509.DNSName)
+        return found
+    except UNPARSED as error:
+        raise InvalidInput(
+            f"{path} holds no certificate in PEM form, or a damaged one. Take it from a copy, or issue a new one."
+        ) from error
 
 
 def uri_names(certificate: x509.Certificate) -> set[str]:
@@ -376,8 +385,10 @@ def _private_key(path: Path) -> tuple[bytes, PrivateKeyTypes]:
     body = _read_bytes(path)
     try:
         return body, serialization.load_pem_private_key(body, password=None)
-    except (ValueError, TypeError) as error:
-        raise InvalidInput(f"{path} holds no private key in PEM form without a password.") from error
+    except UNPARSED as error:
+        raise InvalidInput(
+            f"{path} holds no private key in PEM form without a password, or a damaged one. Take it from a copy."
+        ) from error
 
 
 def _end_after(days: int) -> datetime.datetime:
@@ -463,7 +474,4 @@ def _now() -> datetime.datetime:
 
 
 def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}. Check it, or `colonnade certs issue`.") from error
+    return read_bytes(path, LARGEST_KEY, "Check it, or `colonnade certs issue`.")

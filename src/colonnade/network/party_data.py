@@ -27,6 +27,7 @@ from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
 from colonnade.data.notices import LabelCounts, about_columns, about_labels, about_levels, count_labels
 from colonnade.data.schema.cells import holds_numbers, is_frame
+from colonnade.data.text_file import UNREADABLE, read_text
 from colonnade.errors import InvalidInput
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import Job, Roster
@@ -344,9 +345,17 @@ class Scoring:
             raise InvalidInput(
                 f"{self.data.name!r} has no part of that model. Nothing was sent. Name the store with it: models = ..."
             )
-        part = json.loads(path.read_text(encoding="utf-8"))
-        if (part.get("format"), part.get("version"), part.get("party")) != ("colonnade part", 1, self.data.name):
-            raise InvalidInput(f"{path} is not this party's part of a model. Nothing was sent.")
+        try:
+            part = json.loads(read_text(path))
+            known = (part["format"], part["version"], part["party"]) == ("colonnade part", 1, self.data.name)
+            x, own = np.asarray(part["coefficients"], np.float64), part["intercept"]
+            usable = x.ndim == 1 and np.isfinite(x).all() and (own is None or np.isfinite(own)) and "features" in part
+        except UNREADABLE as error:
+            raise InvalidInput(f"{path} is damaged. Nothing was sent. Restore it from a copy of the store.") from error
+        if not (known and usable):
+            raise InvalidInput(
+                f"{path} is not this party's part of a model, or is damaged. Nothing was sent. Restore it from a copy."
+            )
         return part
 
     def keep_rows(self, run: str, agreement: Agreement) -> None:

@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.data.federation_file import FederationFile
-from colonnade.data.text_file import naming, parse_toml, read_text
+from colonnade.data.text_file import LARGEST_KEY, naming, parse_toml, read_bytes, read_text
 from colonnade.errors import InvalidInput, PolicyRefused, unquoted
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.node_setup import known_methods
@@ -270,10 +270,9 @@ def _read_array(path: Path) -> NDArray[Any]:
 
 def read_key(path: Path, maker: str = "`colonnade party key`") -> bytes:
     """The private half of a signing key."""
+    body = read_bytes(path, LARGEST_KEY, f"{maker} makes a key.")
     try:
-        raw = bytes.fromhex(path.read_text(encoding="ascii").strip())
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}; {maker} makes a key.") from error
+        raw = bytes.fromhex(body.decode("ascii").strip())
     except ValueError:
         raw = b""
     if len(raw) != 32:

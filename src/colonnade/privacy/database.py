@@ -69,6 +69,11 @@ class disk:  # noqa: N801  read as a function, and a class since every step of e
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if isinstance(error, sqlite3.DatabaseError | OSError):
             raise explain(self._path, error) from error
+        if isinstance(error, TypeError | ValueError | OverflowError | AttributeError):
+            raise LedgerDamaged(
+                f"{self._path} holds a value of another kind than was written there ({type(error).__name__}). Nothing "
+                "will be released from it: restore the newest copy of the file and its `blobs` folder."
+            ) from error
 
 
 def explain(path: Path, error: sqlite3.DatabaseError | OSError) -> Exception:

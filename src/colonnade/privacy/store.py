@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 import sqlite3
 import struct
@@ -39,6 +40,7 @@ create table if not exists secret(run text not null, name text not null, value b
 create table if not exists meta(name text primary key, value blob not null) without rowid;
 """
 _INLINE, _FILE = b"\0", b"\1"
+_NAME = re.compile(r"[0-9a-f]{64}")  # of a file, by its hash
 _FILES = "select body from log where run = ? and length(body) = 65 and hex(substr(body, 1, 1)) = '01'"
 _INSERT = "insert into log(run, tick, kind, key, body, head) values (?, ?, ?, ?, ?, ?)"
 _ANY = "select 1 from log where run = ? and kind = ? limit 1"
@@ -376,7 +378,9 @@ class FileLog:
     def _get(self, stored: bytes) -> bytes:
         if stored[:1] == _INLINE:
             return stored[1:]
-        name = stored[1:].decode()
+        name = stored[1:].decode("ascii", "replace")
+        if not _NAME.fullmatch(name):
+            raise LedgerDamaged(f"{self.path}: a row names no file of a body. Restore the newest copy of this file.")
         try:
             body = (self._blobs / name).read_bytes()
         except OSError as error:

@@ -15,7 +15,6 @@ values leave the parties. A mistake is answered with the line it is on.
 from __future__ import annotations
 
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from colonnade.data.federation import ROW_KEY, Federation
 from colonnade.data.schema.table import Schema
 from colonnade.data.sources import KINDS, Table, table_at
-from colonnade.data.text_file import at_line, read_text
+from colonnade.data.text_file import at_line, parse_toml, read_text
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.methods.method import MethodBase
 from colonnade.methods.node_setup import InvalidValue, from_plain, known_methods, known_values
@@ -347,10 +346,7 @@ def load_job(path: str | Path, *, others: tuple[str, ...] = ()) -> JobFile:
 
 def read_job(text: str, path: str | Path, *, others: tuple[str, ...] = ()) -> JobFile:
     """The job that a text describes; errors name the path."""
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
+    raw = parse_toml(text, path)
     if unknown := [name for name in raw if name not in (*TABLES, *others)]:
         what = f"unknown; a job has {', '.join((*TABLES, *others))}. Correct the name, or take it out."
         raise at_line(path, text, unknown[0], what)

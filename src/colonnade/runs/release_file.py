@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.data.text_file import read_text
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram.rule import Solving, Sums
@@ -41,13 +42,13 @@ def write_sealed(path: Path, kind: str, version: int, body: str) -> None:
 def read_sealed(path: Path, known: Mapping[str, int], what: str, again: str) -> tuple[str, int, str]:
     """Kind, version and body of a file; `known`: the kinds that may be, with the latest version of each."""
     try:
-        small = path.stat().st_size <= LARGEST
-        head, _, body = path.read_text(encoding="utf-8").partition("\n") if small else ("", "", "")
+        head, _, body = read_text(path, LARGEST).partition("\n")
+    except InvalidInput as error:
+        raise InvalidInput(f"{error} It should be {what}.") from error
+    try:
         header = json.loads(head)
         kind = header["format"]
         version = header.get("version") if kind in known else None
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}. Check the path.") from error
     except DAMAGED as error:
         raise InvalidInput(f"{path} is not {what}, or it is damaged. {again}") from error
     if type(version) is not int or version < 1:

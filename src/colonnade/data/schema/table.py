@@ -23,7 +23,6 @@ import hashlib
 import json
 import math
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -38,7 +37,7 @@ from colonnade.data.schema import cells
 from colonnade.data.schema.cells import Blocks, Sparse, as_frame, assemble, columns_of, hats
 from colonnade.data.schema.columns import KINDS, Categorical, Column, Date, Feature, Numeric, Plain, features_of, number
 from colonnade.data.schema.infer import look
-from colonnade.data.text_file import naming
+from colonnade.data.text_file import naming, read_text, shortened, toml_of
 from colonnade.errors import InvalidInput, StoreError, unquoted
 from colonnade.kernels.arrays import Floats
 
@@ -265,13 +264,11 @@ class Schema:
     @classmethod
     def from_toml(cls, path: str | Path) -> Schema:
         """Read a schema; a mistake is reported with the file, the line or column, and the key."""
-        try:
-            return cls.from_text(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            advice = f"Check the path; `colonnade data inspect TABLE -o {Path(path).name}` proposes one."
-            raise InvalidInput(f"the schema {path} could not be read: {error.strerror}. {advice}") from error
-        except (InvalidInput, UnicodeDecodeError) as error:
-            raise InvalidInput(f"the schema {path}: {error}") from error
+        advice = f"Check the path; `colonnade data inspect TABLE -o {shortened(Path(path).name)}` proposes one."
+        with naming(f"the schema {shortened(path)} could not be read"):
+            text = read_text(path, advice=advice)
+        with naming(f"the schema {path}"):
+            return cls.from_text(text)
 
     def _features(self) -> tuple[Feature, ...]:
         return tuple(feature for column in self.columns for feature in features_of(column))
@@ -326,10 +323,8 @@ def toml_value(value: str | bool | float | dt.date | tuple[str, ...] | dict[str,
 
 def _parse(text: str) -> tuple[tuple[Column, ...], dict[str, Any]]:
     """The columns of a file, and what it says beside them (source, row_norm)."""
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"not TOML: {error}. Correct it there.") from error
+    with naming("not TOML"):
+        table = toml_of(text)
     tables = table.pop("column", [])
     if not isinstance(tables, list) or not all(isinstance(item, dict) for item in tables):
         raise InvalidInput("the key 'column' is not a list of tables. Open each column with [[column]].")
