@@ -209,7 +209,9 @@ def export(
 def verify(store: options.Store, quiet: Quiet = False, as_json: options.AsJson = False) -> None:
     """Check that no row of any ledger was changed, removed or put back from an old copy.
 
-    Every row is walked, also those that a signed snapshot vouches for, and its sums are added up again.
+    Every row is walked, also those that a signed snapshot vouches for, and its sums are added up again. Ledgers of one
+    store are compared with what they remember of each other; those of other organisations are compared when a run
+    begins.
 
     Example: colonnade budget verify runs
     """
@@ -220,7 +222,7 @@ def verify(store: options.Store, quiet: Quiet = False, as_json: options.AsJson =
             counts = verify_ledgers(store)
         plain = {party: {"rows": count, "whole": True} for party, count in counts.items()}
         text = "\n".join(f"{party}: {count:,} rows, whole" for party, count in counts.items())
-        answer(plain, text, "", quiet, as_json)
+        answer(plain, text or "no ledger here; the journal of runs is whole", "", quiet, as_json)
 
 
 def _plain(account: Any) -> dict[str, Any]:

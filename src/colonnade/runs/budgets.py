@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from colonnade.privacy.mechanisms import gaussian_sigma, gumbel_scale
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.tally import OWNER, check_snapshot, rest_rho
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.run_store import JOURNAL, RunStore, file_name, node_name
+from colonnade.runtime.run_store import JOURNAL, RunStore, file_name, finished_elsewhere, node_name, noted_ledgers
 
 DELTA = 1e-6  # at which spending is shown where the owner has set no delta
 
@@ -251,23 +251,54 @@ def _owner_lines(ledger: Ledger) -> list[dict[str, Any]]:
 
 def verify_ledgers(store: str | Path) -> dict[str, int]:
     """The rows of every ledger, after each chain was walked and compared with what the other nodes remember; the
-    journal's was walked, too."""
+    journal's was walked, too. A hub of graphs has a journal and no ledger."""
     with ExitStack() as last:
+        own: set[str] = set()
+        finished: dict[str, str] = {}
         if (journal := Path(store) / "runs.db").is_file():
-            check_whole(last.enter_context(closing(FileLog(journal))), JOURNAL)
-        files = ledger_files(store, coordinator=True)
+            kept = last.enter_context(closing(FileLog(journal)))
+            check_whole(kept, JOURNAL)
+            own, finished = noted_ledgers(kept), finished_elsewhere(kept)
+        files = {} if journal.is_file() and not any_ledger(store) else ledger_files(store, coordinator=True)
         logs = {name: last.enter_context(closing(FileLog(path))) for name, path in files.items()}
         counts = {name: check_whole(log, name) for name, log in logs.items()}
         ledgers = {name: Ledger(log, name, Policy()) for name, log in logs.items()}
+        for lost in sorted(own - ledgers.keys()):
+            raise _gone(store, lost, "it was made in this store")
         for witness in ledgers.values():
             for peer, (count, head) in witness.remembered().items():
-                if peer not in ledgers:
-                    raise LedgerDamaged(
-                        f"the ledger of {peer!r} is gone: {witness.node!r} remembers {count:,} rows of it. Restore "
-                        f"{Path(store) / 'nodes' / file_name(peer)}.db from its newest copy."
-                    )
-                ledgers[peer].check_head(count, head, witness.node)
+                if peer in ledgers:
+                    ledgers[peer].check_head(count, head, witness.node)
+                # In a store of an earlier version that holds several ledgers, all were one owner's.
+                elif not own and len(ledgers) > 1:
+                    raise _gone(store, peer, f"{witness.node!r} remembers {count:,} rows of it")
+        _check_finished(ledgers, finished)
         return counts
+
+
+def any_ledger(store: str | Path) -> bool:
+    return any((Path(store) / "nodes").glob("*.db"))
+
+
+def _gone(store: str | Path, party: str, why: str) -> LedgerDamaged:
+    return LedgerDamaged(
+        f"the ledger of {party!r} is gone: {why}. Restore {Path(store) / 'nodes' / file_name(party)}.db from its "
+        "newest copy."
+    )
+
+
+def _check_finished(ledgers: Mapping[str, Ledger], finished: Mapping[str, str]) -> None:
+    """What a party's journal says has finished was reserved in its ledger, which no peer is here to remember; a ledger
+    that took the place of a lost one knows nothing of what was before."""
+    anew = max(
+        (one.when for node, ledger in ledgers.items() for one in ledger.replaced() if one.node == node), default=""
+    )
+    for run, when in finished.items():
+        if when > anew and not any(ledger.log.holds(run, "open") for ledger in ledgers.values()):
+            raise LedgerDamaged(
+                f"the ledger of {', '.join(ledgers)} lacks run {run}, which the journal says has finished: it was "
+                "rolled back, for example by restoring an old copy. Restore the newest copy of both."
+            )
 
 
 def check_whole(log: FileLog, name: str) -> int:

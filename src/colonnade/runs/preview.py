@@ -161,7 +161,7 @@ def _check_ledgers(call: CheckedCall, federation: Federation, store: str | Path 
         elif folder is not None:
             check_folder(folder)
         for name, (policy, guarded) in nodes.items():
-            log = kept.log(name) if kept is not None and kept.log_path(name).is_file() else MemoryLog()
+            log = kept.log(name) if kept is not None and kept.path_in(kept.folder, name).is_file() else MemoryLog()
             Ledger(log, name, policy, holds_data=guarded).check_run(run or RUN, terms, call.plans)
 
 

@@ -34,6 +34,7 @@ ORDER = "order of rows"  # the name of its secret
 JOURNAL = "journal"  # whose snapshot it is
 _SIGNING = ("store", "signing key")  # the name of that secret
 _FINGERPRINTS = ("store", "fingerprint key")
+_LEDGERS = "ledgers"  # the name of a note: whose ledgers were made here
 _EVERY = 512  # rows of the journal after which a snapshot is worth a signature
 HUB_SAYS = "the hub says: "  # before what another organisation says of a run's end
 Settle = Callable[[dict[str, str]], Mapping[str, Iterable[str] | None]]  # `RunStore.tell` says what it does
@@ -107,17 +108,28 @@ class RunStore:
         key = self._journal.kept(*_SIGNING) if self._journal.has_secret(*_SIGNING) else None
         begin = trusted(self._journal, JOURNAL, key)
         self._journal.check(0 if begin is None else begin.count)
+        self._own = noted_ledgers(self._journal)
 
     def log(self, node: str) -> Log:
         if node not in self._open:
-            self._open[node] = FileLog(self.log_path(node))
+            self._open[node] = FileLog(self.path_in(self.folder, node))
+            self._note_own(node)
         return self._open[node]
+
+    def _note_own(self, node: str) -> None:
+        """Keep whose ledgers are this store's: what its ledgers remember of all others lies elsewhere."""
+        if node not in self._own:
+            with self._journal.atomic():
+                self._own = noted_ledgers(self._journal) | {node, *self.nodes()}
+                self._journal.note(_LEDGERS, json.dumps(sorted(self._own)).encode())
 
     def nodes(self) -> list[str]:
         """Whose ledgers are here."""
         return [node_name(path.stem) for path in sorted((self.folder / "nodes").glob("*.db"))]
 
     def log_path(self, node: str) -> Path:
+        """Where the ledger of a node will be written, which is this store's own from now on."""
+        self._note_own(node)
         return self.path_in(self.folder, node)
 
     @staticmethod
@@ -268,6 +280,21 @@ class RunStore:
 
 
 Store = MemoryStore | RunStore
+
+
+def noted_ledgers(journal: FileLog) -> set[str]:
+    """Whose ledgers were made in a store; empty where an earlier version made them all."""
+    try:
+        return set(map(str, json.loads(journal.noted(_LEDGERS) or b"[]")))
+    except (ValueError, TypeError):
+        return set()
+
+
+def finished_elsewhere(journal: FileLog) -> dict[str, str]:
+    """The runs of another organisation that finished here, and when: every one was in a ledger of this store."""
+    adopted = {row.run for row in journal.rows(kind="begin") if not row.key}
+    ends = {row.run: row for row in journal.rows(kind="end") if row.run in adopted and _how(row) == "finished"}
+    return {run: str(json.loads(row.body).get("when", "")) for run, row in ends.items()}
 
 
 def _how(row: Row) -> str:
