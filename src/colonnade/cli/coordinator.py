@@ -73,7 +73,7 @@ def run(
         if not overwrite:
             pending.check_not_finished(file=file, job=job, output=output)
         if dry_run:
-            hub = co.Grpc(hub_address(fed, listen), certs)
+            hub = co.Grpc(hub_address(fed, listen), certs).keep_in(store)
             with busy("making every check that needs no party", quiet or as_json):
                 unknown, found = _rehearse(fed, asked, hub, store, rows, metrics)
             terminal.show_preview(found, quiet, as_json, unknown)
@@ -81,7 +81,7 @@ def run(
         if rows is not None:
             raise co.InvalidInput("--rows is for --dry-run: the parties agree on their rows themselves.")
         pending.note(file, job, certs, output, report, listen=listen, patience=patience, overwrite=overwrite)
-        hub = co.Grpc(hub_address(fed, listen), certs, patience=patience)
+        hub = co.Grpc(hub_address(fed, listen), certs, patience=patience).keep_in(store)
         fitted = _fit_between(fed, asked, hub, store, metrics, on_screen(quiet or as_json))
         save_finished(fitted, output, store)
         pending.clear()  # killed before, the next command sees in the store that the run is over

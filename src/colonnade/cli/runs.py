@@ -200,7 +200,7 @@ def _replaced_between(
 
     party = None if _is_federation(place) else PartyFile.load(place)
     file = FederationFile.load(place) if party is None else party.federation_file
-    tls = tls_in(certs, COORDINATOR) if party is None else party.tls
+    tls = tls_in(certs, COORDINATOR).kept_in(store) if party is None else party.tls
     name = COORDINATOR if party is None else party.name
     with closing(RunStore(store if party is None else party.store)) as kept:
         if accept is not None:

@@ -66,7 +66,7 @@ def serve(
         signal.signal(signal.SIGINT, hear)
         store = store.expanduser()
         with contextlib.ExitStack() as last:
-            hub = last.enter_context(co.Grpc(hub_address(fed, listen), certs, patience=patience))
+            hub = last.enter_context(co.Grpc(hub_address(fed, listen), certs, patience=patience).keep_in(store))
             level = logging.WARNING if quiet and log is None else logging.INFO
             around = Surroundings(fed.away, hub.tls, store, patience, level)
             board = hub.open(fed.away)

@@ -18,9 +18,8 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, unquote
 
 from cryptography import x509
@@ -31,8 +30,9 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, Pub
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from colonnade.data.federation_file import new_key, public_text
-from colonnade.data.text_file import LARGEST_KEY, read_bytes, read_text
+from colonnade.data.text_file import read_text
 from colonnade.errors import InvalidInput, StoreError
+from colonnade.network.revoked_list import FILE, NewestList, read_list, read_pem
 from colonnade.privacy.store import write_synced
 
 HUB = "coordinator"
@@ -53,10 +53,21 @@ class Tls:
     key: Path
     authority: Path
     revoked: Path | None = None
+    memory: Path | None = None  # where it is remembered which list was the newest (revoked_list.py)
 
-    def revocations(self) -> RevocationList | None:
-        """The list of revoked certificates, if there is one."""
-        return None if self.revoked is None else RevocationList(self.revoked, self.authority)
+    def revocations(self, *, kept: bool = True) -> RevocationList | None:
+        """The list of revoked certificates, if there is one; where there was one before, there must be.
+
+        kept  False remembers nothing of it on the disk.
+        """
+        newest = NewestList(self.memory, kept=kept)
+        if self.revoked is None and not newest.known:
+            return None
+        return RevocationList(self.revoked or self.authority.with_name("revoked.pem"), self.authority, newest)
+
+    def kept_in(self, store: str | Path) -> Tls:
+        """The same files, with what was read of lists remembered in a node's store."""
+        return replace(self, memory=Path(store).expanduser() / FILE)
 
 
 def tls_in(folder: str | Path, name: str) -> Tls:
@@ -158,8 +169,8 @@ def revoke(folder: Path, name: str) -> int:
     mine = {certificate.serial_number for certificate in issued if name in uri_names(certificate)}
     if not mine:
         raise InvalidInput(f"{folder} has issued nothing to {name!r}: see `colonnade certs show {folder}`.")
-    before = revoked_serials(folder / "revoked.pem", [authority])
-    _write_revoked(folder, authority, signer, sorted(before | mine))
+    before = read_list(folder / "revoked.pem", [authority])
+    _write_revoked(folder, authority, signer, sorted(before.serials | mine), before.edition.number + 1)
     return len(mine)
 
 
@@ -200,7 +211,7 @@ def load(tls: Tls) -> Credentials:
             f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC, not now; issue a new one, or set the clock."
         )
     _read_all(tls.authority)
-    return Credentials(_read_bytes(tls.certificate), key_pem, _read_bytes(tls.authority), certificate)
+    return Credentials(read_pem(tls.certificate), key_pem, read_pem(tls.authority), certificate)
 
 
 def read(path: Path) -> x509.Certificate:
@@ -209,7 +220,7 @@ def read(path: Path) -> x509.Certificate:
 
 
 def _read_all(path: Path) -> list[x509.Certificate]:
-    body = _read_bytes(path)
+    body = read_pem(path)
     try:
         found = x509.load_pem_x509_certificates(body)
         for one in found:  # its parts are read when they are asked for, and may be damaged
@@ -303,7 +314,7 @@ _DISTRUSTED = {
 def check_own(tls: Tls, name: str, pinned: bytes | None = None) -> None:
     """Refuse files of one's own by which no other node would know `name`."""
     certificate = load(tls).certificate
-    if (why := distrust(certificate, name, pinned, tls.revocations())) is not None:
+    if (why := distrust(certificate, name, pinned, tls.revocations(kept=False))) is not None:
         raise InvalidInput(
             f"others would refuse {tls.certificate} as the certificate of {name!r}: {_DISTRUSTED[why]}. Have one "
             "issued with `colonnade certs issue`, or have the federation file changed at all parties."
@@ -313,17 +324,27 @@ def check_own(tls: Tls, name: str, pinned: bytes | None = None) -> None:
 class RevocationList:
     """The file of revoked certificates, read again when it changes.
 
-    One that cannot be read now, as while somebody copies a new one over it, says nothing about anybody: whoever asks
-    waits.
+    One that cannot be read now, as while somebody copies a new one over it, or that is older than one read before, says
+    nothing about anybody: whoever asks waits.
     """
 
     LOOK_AGAIN = 0.25  # seconds: between two looks at the file, since every message asks
 
-    def __init__(self, path: Path, authority: Path) -> None:
-        self._path, self._authorities = path, _read_all(authority)
+    def __init__(self, path: Path, authority: Path, newest: NewestList | None = None) -> None:
+        self._path, self._authorities, self._newest = path, _read_all(authority), newest or NewestList()
         self._lock = threading.Lock()
-        self._serials = revoked_serials(path, self._authorities)  # a mistake in the set-up is told at once
+        if self._newest.known and not path.is_file():
+            raise InvalidInput(
+                f"{path} is gone, and this node has used a list of revoked certificates before: without it whoever is "
+                "on it would be let in. Put it back, or fetch the authority's newest list."
+            )
+        self._serials = self._read()  # a mistake in the set-up is told at once
         self._seen, self._looked, self._readable = self._stamp(), time.monotonic(), True
+
+    def _read(self) -> frozenset[int]:
+        found = read_list(self._path, self._authorities)
+        self._newest.take(self._path, found.authority, found.edition)
+        return found.serials
 
     def holds(self, serial: int) -> bool | None:
         """Whether a certificate is on the list; None while it is on none that could be read, and the newest cannot."""
@@ -336,7 +357,7 @@ class RevocationList:
         before, self._looked = self._readable, time.monotonic()
         try:
             if (stamp := self._stamp()) != self._seen or not before:
-                self._serials, self._seen = revoked_serials(self._path, self._authorities), stamp
+                self._serials, self._seen = self._read(), stamp
             self._readable = True
         except (InvalidInput, StoreError, OSError) as error:
             self._readable = False
@@ -350,26 +371,9 @@ class RevocationList:
         return stat.st_mtime_ns, stat.st_ino, stat.st_size
 
 
-def revoked_serials(path: Path, authorities: Iterable[x509.Certificate]) -> set[int]:
+def revoked_serials(path: Path, authorities: Iterable[x509.Certificate]) -> frozenset[int]:
     """The serial numbers in a CRL, if one of the authorities signed it and it is still current."""
-    body = _read_bytes(path)
-    try:
-        revoked = x509.load_pem_x509_crl(body)
-    except ValueError as error:
-        raise InvalidInput(f"{path} holds no list of revoked certificates in PEM form.") from error
-    if not any(_is_list_signed(revoked, authority) for authority in authorities):
-        raise InvalidInput(f"{path} was not signed by the authority of this federation; fetch it again.")
-    if revoked.next_update_utc is not None and revoked.next_update_utc < _now():
-        raise InvalidInput(f"{path} ended on {revoked.next_update_utc:%Y-%m-%d}; fetch the authority's newest list.")
-    return {entry.serial_number for entry in revoked}
-
-
-def _is_list_signed(revoked: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
-    try:
-        key: Any = authority.public_key()  # kinds of key that sign nothing raise TypeError
-        return revoked.issuer == authority.subject and revoked.is_signature_valid(key)
-    except (InvalidSignature, TypeError):
-        return False
+    return read_list(path, authorities).serials
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
@@ -382,7 +386,7 @@ def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateK
 
 
 def _private_key(path: Path) -> tuple[bytes, PrivateKeyTypes]:
-    body = _read_bytes(path)
+    body = read_pem(path)
     try:
         return body, serialization.load_pem_private_key(body, password=None)
     except UNPARSED as error:
@@ -426,13 +430,18 @@ def _certificate(
 
 
 def _write_revoked(
-    folder: Path, authority: x509.Certificate, key: ec.EllipticCurvePrivateKey, serials: Iterable[int]
+    folder: Path,
+    authority: x509.Certificate,
+    key: ec.EllipticCurvePrivateKey,
+    serials: Iterable[int],
+    number: int = 1,
 ) -> None:
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(authority.subject)
         .last_update(_now() - _CLOCKS_DIFFER)
         .next_update(authority.not_valid_after_utc)
+        .add_extension(x509.CRLNumber(number), critical=False)
     )
     for serial in serials:
         entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(_now()).build()
@@ -471,7 +480,3 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
-
-
-def _read_bytes(path: Path) -> bytes:
-    return read_bytes(path, LARGEST_KEY, "Check it, or `colonnade certs issue`.")

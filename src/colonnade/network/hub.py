@@ -80,6 +80,11 @@ class Grpc:
     def __enter__(self) -> Self:
         return self
 
+    def keep_in(self, store: str | Path) -> Self:
+        """Remember in the hub's store which list of revoked certificates was the newest."""
+        self.tls = self.tls.kept_in(store)
+        return self
+
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -129,7 +134,7 @@ class Grpc:
 
     def rehearse(self) -> None:
         """Make every check that listening makes, and do not listen."""
-        _transport().ready(self.address, self.tls)
+        _transport().ready(self.address, self.tls, kept=False)
         check_own(self.tls, COORDINATOR)
 
     @property
@@ -138,8 +143,10 @@ class Grpc:
             raise InvalidInput("the hub is not listening yet; it begins with its first federation.")
         return self._board.port
 
-    def meet(self, federation: Federation) -> Federation:
+    def meet(self, federation: Federation, store: str | Path | None = None) -> Federation:
         """Wait for all parties, see that everybody speaks of the same, and agree on the common rows."""
+        if store is not None:
+            self.keep_in(store)
         if (file := federation.away) is None:
             raise InvalidInput("co.Grpc is for federations whose parties run elsewhere: Federation.open(file).")
         found = self.hello(file, spared=True)

@@ -174,8 +174,8 @@ class PartyFile:
         limits, file = _read_limits(raw.get("limits", {})), FederationFile.load(folder / raw["federation"])
         if (hub := raw.get("hub", file.hub)) is None:
             raise InvalidInput('hub = "host:port" is missing here and in the federation file')
-        name, tls = raw["name"], tls_in(folder / raw["certs"], raw["name"])
         store, key, models = folder / raw["store"], folder / raw["key"], raw.get("models")
+        name, tls = raw["name"], tls_in(folder / raw["certs"], raw["name"]).kept_in(store)
         more = limits, port, raw.get("listen"), None if models is None else folder / models, float(hours)
         return cls(at, name, file, hub, store, key, tls, approve, data, *more)
 

@@ -154,9 +154,9 @@ class LinedHub(Grpc):
             raise InvalidInput("the service was started with another federation file. Start it again with this one.")
         return self.line
 
-    def meet(self, federation: Federation) -> Federation:
+    def meet(self, federation: Federation, store: str | Path | None = None) -> Federation:
         with self.alone():  # rows are agreed on once, whoever comes first
-            return super().meet(federation)
+            return super().meet(federation, store)
 
     def hosted_nodes(
         self, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener, call: Any

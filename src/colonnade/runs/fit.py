@@ -103,7 +103,7 @@ def fit_as(
     if engine is not None and (isinstance(engine, type) or not runs):
         raise InvalidInput(f"engine={engine!r} is not an engine: give a value such as co.InProcess() or co.Ray().")
     if isinstance(federation, Federation) and federation.away is not None:
-        federation = meet_parties(federation, engine)
+        federation = meet_parties(federation, engine, store)
     passed = calls.checked_call(federation, problem, method, privacy, noise)
     federation = passed.federation
     calls.check_store(passed, federation, privacy, store)
@@ -206,7 +206,7 @@ def _undisturbed(note: str) -> Iterator[None]:
 class MeetingEngine(Protocol):
     """An engine whose parties run elsewhere and agree on their rows before a run."""
 
-    def meet(self, federation: Federation) -> Federation: ...
+    def meet(self, federation: Federation, store: str | Path | None) -> Federation: ...
 
 
 @runtime_checkable
@@ -216,13 +216,13 @@ class ToldOfBasis(Protocol):
     def tell_basis(self, basis: str) -> None: ...
 
 
-def meet_parties(federation: Federation, engine: object) -> Federation:
+def meet_parties(federation: Federation, engine: object, store: str | Path | None) -> Federation:
     """The federation once its parties are there and have agreed on their rows."""
     if not isinstance(engine, MeetingEngine):
         what = "the parties of this federation run elsewhere: pass engine=co.Grpc(...)"
         here = "Federation.open(path, frames={party: frame})"
         raise InvalidInput(f"{what}, or open it with {here} to run it in this process.")
-    return engine.meet(federation)
+    return engine.meet(federation, store)
 
 
 @dataclass(eq=False)

@@ -43,7 +43,7 @@ def score(
         raise InvalidInput(f"masked scores are for linear models, and this is a {type(fitted.problem).__name__}.")
     if federation.away is not None:
         _check_elsewhere(fitted, federation, without)
-        there = meet_parties(federation, engine)
+        there = meet_parties(federation, engine, store)
         there = there.bent(fitted.depth)
         method = MaskedScores(fitted.run, fitted.intercept, curves=fitted.depth)
     else:
