@@ -153,7 +153,48 @@ def test_a_stopped_command_is_repeated_by_runs_resume_as_it_was_given(followed, 
     assert "no command" in typed("runs", "resume", "hub-store").stderr
 
 
-def test_a_command_that_was_killed_when_its_run_had_finished_begins_and_pays_no_other(followed, monkeypatch):
+@pytest.mark.parametrize("again", ["the same command", "runs resume"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_command_that_was_killed_when_its_run_had_finished_writes_that_fit_and_pays_no_other(
+    again, overwrite, followed, monkeypatch
+):
+    """Killed when `co.fit` had ended its run, before it came back: the fit lies in the store alone."""
+    home = followed[0] / "tryout" / "coordinator"
+    monkeypatch.chdir(home)
+    made, place = co.load("fit.json"), f"killed-{again[0]}-{overwrite}"
+
+    def killed(*_, store, **__):
+        with contextlib.closing(RunStore(store)) as books:
+            for run, how in (("early", "failed: PeerSilent"), ("late", "finished")):
+                books.adopt(run)
+                made.save(books.fit_path(run))
+                books.end(run, how)
+        raise KeyboardInterrupt
+
+    begun = mock.Mock(side_effect=killed)
+    monkeypatch.setattr(co, "fit", begun)
+    words = ["coordinator", "run", "federation.toml", "--job", "job.toml", "--listen", "127.0.0.1:0"]
+    words += ["--store", place, "--output", f"{place}.json", "--report", f"{place}.html"]
+    if overwrite:
+        Path(f"{place}.json").write_text("somebody's")
+        words.append("--overwrite")
+    assert typed(*words).exit_code == 130
+    dry = typed(*words, "--dry-run")
+    assert dry.exit_code == 1
+    assert "that run has finished" in dry.stderr
+    done = typed(*words) if again == "the same command" else typed("runs", "resume", place)
+    assert done.exit_code == 0, done.stderr
+    assert begun.call_count == 1
+    found = co.load(f"{place}.json")
+    assert (found.run, found.objective) == (made.run, made.objective)
+    assert Path(f"{place}.html").is_file()
+    assert "no command" in typed("runs", "resume", place).stderr
+    if not overwrite:  # the file is there now, as after every run
+        assert "is there already" in typed(*words).stderr
+        assert begun.call_count == 1
+
+
+def test_whoever_says_overwrite_to_a_command_that_was_killed_gets_another_run(followed, monkeypatch):
     home = followed[0] / "tryout" / "coordinator"
     monkeypatch.chdir(home)
     made = co.load("fit.json")
@@ -170,18 +211,13 @@ def test_a_command_that_was_killed_when_its_run_had_finished_begins_and_pays_no_
     words = ["coordinator", "run", "federation.toml", "--job", "job.toml", "--listen", "127.0.0.1:0"]
     words += ["--store", "killed-store", "--output", "late.json"]
     assert typed(*words).exit_code == 130
-    for again in (words, ["runs", "resume", "killed-store"]):
-        done = typed(*again)
-        said = " ".join(done.stderr.split())
-        assert done.exit_code == 1
-        assert "run late had finished when the command was stopped" in said
-        assert f"copy {Path('killed-store/fits/late.json')} to where you want it" in said
-    assert begun.call_count == 1
     begun.side_effect = KeyboardInterrupt
-    assert typed(*words, "--overwrite").exit_code == 130
+    assert typed(*words[:-1], "other.json").exit_code == 130  # another command
     assert begun.call_count == 2
-    assert typed(*words).exit_code == 130  # that one was stopped before its end: the command goes on with it
+    assert typed(*words, "--overwrite").exit_code == 130
     assert begun.call_count == 3
+    assert typed(*words).exit_code == 130  # that one was stopped before its end: the command goes on with it
+    assert begun.call_count == 4
 
 
 PARTY = """version = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import shlex
 import signal
 from collections.abc import Mapping
@@ -49,7 +50,7 @@ def run(
 
     Every party prices the job itself and approves it before anything is reserved. Ctrl-C leaves the run to be resumed
     by the same command. When it has finished, the same command does not begin and pay another run: it says that the fit
-    is there.
+    is there, or writes it if the process was killed before it could.
 
     \bExamples:
       colonnade coordinator run federation.toml --job job.toml
@@ -70,9 +71,12 @@ def run(
         cost = terminal.cost_of_another(asked.privacy)
         terminal.check_free(output, overwrite, cost, "name another file with --output")
         pending = Pending(store)
-        if not overwrite:
-            pending.check_not_finished(file=file, job=job, output=output)
+        kept = pending.finished(overwrite, file=file, job=job, output=output)
         if dry_run:
+            if kept is not None:
+                raise co.InvalidInput(
+                    f"that run has finished: repeated without --dry-run, the command writes {output}."
+                )
             hub = co.Grpc(hub_address(fed, listen), certs).keep_in(store)
             with busy("making every check that needs no party", quiet or as_json):
                 unknown, found = _rehearse(fed, asked, hub, store, rows, metrics)
@@ -80,9 +84,13 @@ def run(
             return
         if rows is not None:
             raise co.InvalidInput("--rows is for --dry-run: the parties agree on their rows themselves.")
-        pending.note(file, job, certs, output, report, listen=listen, patience=patience, overwrite=overwrite)
-        hub = co.Grpc(hub_address(fed, listen), certs, patience=patience).keep_in(store)
-        fitted = _fit_between(fed, asked, hub, store, metrics, on_screen(quiet or as_json))
+        if kept is None:
+            pending.note(file, job, certs, output, report, listen=listen, patience=patience, overwrite=overwrite)
+            hub = co.Grpc(hub_address(fed, listen), certs, patience=patience).keep_in(store)
+            fitted = _fit_between(fed, asked, hub, store, metrics, on_screen(quiet or as_json))
+        else:
+            fitted = co.load(kept)
+            logging.getLogger("colonnade.network.hub").info("had finished", extra={"run": fitted.run})
         save_finished(fitted, output, store)
         pending.clear()  # killed before, the next command sees in the store that the run is over
         if report is not None:
@@ -150,20 +158,18 @@ class Pending:
         places = {name: path and str(path.resolve()) for name, path in zip(self.PATHS, paths, strict=True)}
         write_text(self.path, json.dumps({**places, **given, "ended_before": len(self._ended())}))
 
-    def check_not_finished(self, **given: Path) -> None:
-        """Refuse to repeat a command whose run had finished when its process was killed: that would begin and pay
-        another. With `given`, only a note of the same files counts."""
+    def finished(self, overwrite: bool, **given: Path) -> Path | None:
+        """The fit of the run that had finished when the same command was killed: another would be begun and paid.
+
+        Who says --overwrite to a command that had not said so wants another run.
+        """
         noted = self._noted()
-        if not noted or any(noted[name] != str(path.resolve()) for name, path in given.items()):
-            return
-        for run, how in list(self._ended().items())[noted["ended_before"] :]:
-            kept = self.path.parent / "fits" / f"{run}.json"
-            if how == "finished" and kept.is_file():
-                raise co.InvalidInput(
-                    f"run {run} had finished when the command was stopped, before that was done with "
-                    f"{noted['output']}. Nothing was begun. Its fit is kept: copy {kept} to where you want it. "
-                    "`colonnade coordinator run --overwrite` begins and pays another run."
-                )
+        same = noted and all(noted[name] == str(path.resolve()) for name, path in given.items())
+        if not same or overwrite > noted["overwrite"]:
+            return None
+        over = [run for run, how in list(self._ended().items())[noted["ended_before"] :] if how == "finished"]
+        kept = [self.path.parent / "fits" / f"{run}.json" for run in over]
+        return next((path for path in kept if path.is_file()), None)
 
     def _ended(self) -> dict[str, str]:
         from colonnade.runtime.run_store import RunStore
@@ -186,7 +192,6 @@ class Pending:
                 f"{self.path.parent} has no command of `colonnade coordinator run` that was stopped. A fit of your own "
                 "program goes on when the same call is repeated with the same store."
             )
-        self.check_not_finished()
         paths: dict[str, Any] = {name: noted[name] and Path(noted[name]) for name in self.PATHS}
         given = {name: noted[name] for name in ("listen", "patience", "overwrite")}
         run(store=self.path.parent, quiet=quiet, as_json=as_json, **paths, **given)
