@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import colonnade as co
+from colonnade.data import row_order
 from colonnade.methods.masked_scores import FRACTION
 from colonnade.network import certs, score_service
+from colonnade.network.party_data import rows_path
 from colonnade.network.score_order import Approved, Order
 from colonnade.network.score_parts import (
     Ask,
@@ -319,6 +322,37 @@ def test_training_rows_are_refused_by_every_party_unless_the_order_lets_them(tmp
     free = Consortium.made(tmp_path / "free", training_rows=True).approve_all()
     assert parts_of(free, free.answerer("lab"), asked(free, "lab", 1, 3))[0].why is Why.OK
     free.close()
+
+
+def learned(made, name, run, keys):
+    """The record of the rows that one more model was learned from."""
+    secret = run.encode().ljust(32, b".")
+    known = row_order.digests(pl.Series(np.array(keys)), secret, "training")
+    rows_path(made.folder / name, run).write_bytes(secret + known.tobytes())
+
+
+@pytest.mark.parametrize("earlier", [["20250101T000000-m"], ["20250101T000000-m", "20270101T000000-m"]])
+@pytest.mark.parametrize("late", [False, True], ids=["before it starts", "while it answers"])
+def test_rows_of_every_model_on_record_are_refused_and_not_those_of_the_last_one_only(earlier, late, tmp_path):
+    """The order's model was learned from keys 0 to 19; each other one from two rows of its own."""
+    made = Consortium.made(tmp_path).approve_all()
+    records = {run: [30 + 2 * place, 31 + 2 * place] for place, run in enumerate(earlier)}
+    refused = {*range(TRAINED), *(key for keys in records.values() for key in keys)}
+    if not late:
+        _write_records(made, records)
+    with Wired(made) as wired:
+        if late:
+            _write_records(made, records)
+        answers = parts_of(made, wired.parties["lab"], *(asked(made, "lab", key, key) for key in range(ROWS)))
+        assert {key for key, part in enumerate(answers) if part.why is Why.TRAINING} == refused
+        found = {key for key in range(ROWS) if wired.service._own_refusal(b"i%d" % key) is Why.TRAINING}
+        assert found == refused  # the label holder's own: it asks nobody for them
+
+
+def _write_records(made, records):
+    for name in (HOLDER, "lab"):
+        for run, keys in records.items():
+            learned(made, name, run, keys)
 
 
 def test_a_party_that_cannot_tell_training_rows_answers_nothing(tmp_path):

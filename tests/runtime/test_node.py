@@ -506,3 +506,39 @@ def test_a_node_has_heard_what_it_has_and_what_it_wrote_down_in_an_earlier_life(
     node.receipts = Receipts(log, "run", kept=True)
     assert (node.received_from(HUB), node.heard_from(HUB)) == (came, heard)
     log.close()
+
+
+# ------------------------------------------------------------------------------------------------ unasked
+
+BETWEEN, PEER = "between", "peer"
+UNASKED = {None: Reply, Question: Reply}
+
+
+@pytest.mark.parametrize(
+    ("relayed", "receiver", "sent"),
+    [
+        ((), BETWEEN, True),
+        ((), PEER, True),
+        ((PEER,), PEER, True),
+        ((PEER,), BETWEEN, False),  # what is sent unasked is never for the node in the middle
+        ((PEER, "other"), BETWEEN, False),
+    ],
+)
+def test_a_guarded_node_sends_unasked_only_what_is_declared_and_to_whom(relayed, receiver, sent):
+    node = nodes({PARTY: Toy(honest, (BETWEEN, PEER, "other"), guarded=True, replies=UNASKED)})[PARTY]
+    node._relayed = frozenset(relayed)
+    if sent:
+        node._check_reply(receiver, Reply)
+    else:
+        with pytest.raises(co.LeakError, match="answers Reply to nothing"):
+            node._check_reply(receiver, Reply)
+    with pytest.raises(co.LeakError, match="answers Nay to nothing"):
+        node._check_reply(receiver, Nay)
+    node._asked[receiver] = Question
+    node._check_reply(receiver, Reply)  # asked, it answers anybody
+
+
+def test_a_guarded_node_without_a_declared_message_sends_nothing_unasked():
+    node = nodes(pair(honest))[PARTY]
+    with pytest.raises(co.LeakError, match="answers Reply to nothing"):
+        node._check_reply(HUB, Reply)

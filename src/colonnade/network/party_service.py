@@ -298,6 +298,7 @@ class PartyService:
 
     def standing(self, _: Parcel) -> Parcel:
         """Where its ledger stands, and where it remembers others to stand."""
+        self.ledger.check()
         length = self.log.length()
         heads = {"": (length, keyed_head(self.log, length)), **self.ledger.remembered()}
         return Parcel(
@@ -305,7 +306,9 @@ class PartyService:
         )
 
     def vouch(self, asked: Parcel) -> Parcel:
-        """Its ledger must hold every row that others saw as its last."""
+        """Its ledger must hold every row that others saw as its last, in a chain that is whole: the hub need not have
+        asked for that before."""
+        self.ledger.check()
         for witness, (count, head) in _heads(asked).items():
             if head != keyed_head(self.log, count):
                 self.ledger.check_head(count, head, witness)

@@ -135,7 +135,8 @@ class HostedNode:
         return Standing((length, self.log.head_at(length)), remembered, key, replaced)
 
     def vouch(self, seen: Mapping[NodeId, Head]) -> None:
-        """Its ledger must hold every row that others saw as its last."""
+        """Its ledger must hold every row that others saw as its last, in a chain that is whole."""
+        self.ledger.check()
         for witness, (count, head) in seen.items():
             self.ledger.check_head(count, head, witness)
 

@@ -309,7 +309,8 @@ class Node:
         asked = self._asked.pop(receiver, None)
         # Where some nodes are reached through a third one, what is sent unasked is for them: never for the one between.
         unasked = self._replies.get(None) if not self._relayed or receiver in self._relayed else None
-        if kind not in (self._replies.get(asked), unasked):
+        declared = None if asked is None else self._replies.get(asked)
+        if kind not in (declared, unasked):
             question = asked.__name__ if asked else "nothing"
             raise LeakError(
                 f"{self.name!r} answers {kind.__name__} to {question}, which its method does not declare in REPLIES: "
