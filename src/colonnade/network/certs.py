@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, Pub
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from colonnade.data.federation_file import new_key, public_text
-from colonnade.data.text_file import read_text
+from colonnade.data.text_file import LARGEST_KEY, read_text
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.network.revoked_list import FILE, NewestList, read_list, read_pem
 from colonnade.privacy.store import write_synced
