@@ -147,5 +147,10 @@ def parsed() -> dict[str, Any]:
     }
 
 
+def smoke() -> None:
+    """One data set, one split, two budgets."""
+    main(names=("a9a",), epsilons=(math.inf, 4.0), count=1)
+
+
 if __name__ == "__main__":
     raise SystemExit(main(**parsed()))

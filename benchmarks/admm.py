@@ -278,5 +278,17 @@ def main(quick: bool = True) -> int:
     return missed
 
 
+def smoke() -> None:
+    """Every section, on little."""
+    many_parties()
+    rho(3, tuple(GRAPHS)[:1], "lasso")
+    speed(2)
+    if (folder := data_folder("a9a")) is not None:
+        train, test, widths = a9a(folder)
+        train, test = ((X[:400], y[:400]) for X, y in (train, test))
+        figures_1_and_2(train, test, widths, (1, 2))
+        figure_3(train, test, widths, 2, 1)
+
+
 if __name__ == "__main__":
     raise SystemExit(main())

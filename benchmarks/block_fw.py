@@ -150,5 +150,13 @@ def main(quick: bool = True) -> int:
     return 0
 
 
+def smoke() -> None:
+    """Every section, on little."""
+    figure_1(40, 64, [2, 5])
+    figure_2(40, 64, [2, 5])
+    compare(correlated, 1_000, 20, 1.0, 1)
+    compare(independent, 500, 600, 1.0, 1)
+
+
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -473,8 +473,8 @@ def _run(X: np.ndarray, y: np.ndarray, reach: float, epsilon: float) -> co.Fit:
         return co.fit(fed, NUMBERS, co.PrivateGram(purpose="inference"), privacy, store=Path(store))
 
 
-def main(quick: bool = True) -> int:
-    bars = Bars(100 if quick else 500)
+def main(quick: bool = True, bars: Bars | None = None) -> int:
+    bars = bars or Bars(100 if quick else 500)
     print(f"{bars.repeats} repetitions a cell\n{HEAD}", flush=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -482,3 +482,8 @@ def main(quick: bool = True) -> int:
             part(quick, bars)
     print(f"{len(bars.missed)} bars missed" + "".join(f"\n  {one}" for one in bars.missed))
     return int(bool(bars.missed))
+
+
+def smoke() -> None:
+    """Every part, four repetitions a cell."""
+    main(bars=Bars(4))

@@ -253,7 +253,7 @@ class Catch(Method):
     """A toy: so many rounds of so many bytes to and fro."""
 
     rounds: int = 1
-    size: int = 0
+    length: int = 0
     TITLE: ClassVar[str] = "to and fro"
     REPLIES: ClassVar[dict[type | None, type]] = {Ball: Back, Finish: Done}
 
@@ -264,7 +264,7 @@ class Catch(Method):
         return dict.fromkeys(job.roster.parties, (Charge(EXACT, self.rounds, "bytes"),))
 
     def coordinator(self, job: Any, gate: Any) -> Any:  # noqa: ARG002  it holds no data
-        ball, names = Ball(os.urandom(self.size)), job.roster.parties
+        ball, names = Ball(os.urandom(self.length)), job.roster.parties
         for number in range(self.rounds):
             yield from ask(names, ball, Back, {"round": number + 1})
         nothing = {name: np.zeros(len(job.roster.positions[name])) for name in names}

@@ -67,7 +67,8 @@ def prepare(folder: Path, kind: str) -> None:
         members[name] = Member(None, policy, public, columns=COLUMNS)
     first = np.load(folder / "party0.npy")
     np.save(folder / "labels.npy", np.sign(first[:, 0] - first[:, 1] + 0.1 * draw.normal(size=ROWS)))
-    FederationFile(members, None, ("party0", "y"), rows=ROWS).save(folder / "federation.toml")
+    pin = certs.keep_signing_key(folder)
+    FederationFile(members, None, ("party0", "y"), rows=ROWS, coordinator=pin).save(folder / "federation.toml")
 
 
 # ------------------------------------------------------------------------------------------------ in the namespaces

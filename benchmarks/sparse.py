@@ -65,6 +65,7 @@ SHAPES = {
 }
 # times faster than Algorithm 1 at epsilon = 1 with CSC given, and with conversion charged to both
 BARS = {"rcv1": (1_000, 190), "news20": (15_000, 600), "kdda": (10_000, 800), "web": (20_000, None), "url": (250, 165)}
+TINY = Shape(2_000, 20_000, 20, 60.0, "text")  # of a smoke run
 LONG = 20_000_000  # nonzeros from which baselines are timed over fewer steps
 
 
@@ -691,6 +692,16 @@ def main(quick: bool = True) -> int:
     for bar in bars:
         print(f"  {bar}")
     return 0 if all(bar.met for bar in bars) else 1
+
+
+def smoke() -> None:
+    """Every table of a quick run, on a tiny shape."""
+    warm_up()
+    rates()
+    data = generate("rcv1", TINY)
+    for bar in measured(data, quick=True):
+        print(f"  {bar}")
+    violations(data, 1_000)
 
 
 if __name__ == "__main__":

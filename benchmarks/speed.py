@@ -15,9 +15,11 @@ import json
 import os
 import re
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
-from benchmarks.sparse import SHAPES, Bar, generate, measured, seconds, warm_up
+from benchmarks.sparse import SHAPES, TINY, Bar, Shape, generate, measured, seconds, warm_up
 from benchmarks.timing import ROOT
 
 RUNS = 3
@@ -50,13 +52,13 @@ def table(found: Found) -> str:
     return "\n".join([*lines, "", f"Load of the machine ({os.cpu_count()} cores) when a shape began: {loads}."])
 
 
-def run(names: tuple[str, ...], quick: bool) -> Found:
+def run(names: tuple[str, ...], quick: bool, kept: Path = FOUND, shape: Shape | None = None) -> Found:
     """Measures the shapes, keeps what was found, and shows the table."""
     warm_up()
-    found: Found = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.exists() else {}
+    found: Found = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     fresh: Found = {}
     for name in names:
-        load, data, bars = os.getloadavg()[0], generate(name), dict[str, list[Bar]]()
+        load, data, bars = os.getloadavg()[0], generate(name, shape), dict[str, list[Bar]]()
         for _ in range(RUNS):
             again = data._replace(conversion=seconds(data.csr.tocsc)[0])
             for bar in measured(again, quick):
@@ -67,8 +69,8 @@ def run(names: tuple[str, ...], quick: bool) -> Found:
             for what, all_ in bars.items()
         }
         fresh[name] = {"load": load, "bars": values}
-        FOUND.parent.mkdir(parents=True, exist_ok=True)
-        FOUND.write_text(json.dumps(found | fresh, indent=1), encoding="utf-8")  # after each: the whole takes long
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(found | fresh, indent=1), encoding="utf-8")  # after each: the whole takes long
     print(f"\n{table(fresh)}")
     return fresh
 
@@ -92,6 +94,12 @@ def main(quick: bool = True) -> int:
     found = run(("rcv1", "news20") if quick else tuple(SHAPES), quick)
     bars = [bar for shape in found.values() for bar in shape["bars"].values()]
     return int(any(max(bar["measured"]) < bar["asked"] for bar in bars))
+
+
+def smoke() -> None:
+    """One tiny shape, kept nowhere."""
+    with tempfile.TemporaryDirectory() as folder:
+        run(("rcv1",), True, Path(folder) / "speed.json", TINY)
 
 
 if __name__ == "__main__":
