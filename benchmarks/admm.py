@@ -281,7 +281,7 @@ def main(quick: bool = True) -> int:
 def smoke() -> None:
     """Every section, on little."""
     many_parties()
-    rho(3, tuple(GRAPHS)[:1], "lasso")
+    rho(3, tuple(GRAPHS)[:1], "ridge 0.1")
     speed(2)
     if (folder := data_folder("a9a")) is not None:
         train, test, widths = a9a(folder)
