@@ -12,6 +12,7 @@ import pkgutil
 import time
 
 import benchmarks
+from benchmarks import elsewhere
 
 HELPERS = {"__main__", "timing", "conftest", "elsewhere", "service_warm", "skglm_program", "spu_program"}
 
@@ -26,6 +27,7 @@ def main() -> int:
     chosen = parser.parse_args()
     if unknown := [name for name in chosen.names if name not in names]:
         parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(names)}")
+    elsewhere.INSTALLS = not chosen.smoke
     failed = 0
     for name in chosen.names or names:
         print(f"== {name} {'full' if chosen.full else 'smoke' if chosen.smoke else 'quick'}", flush=True)

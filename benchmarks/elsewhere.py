@@ -21,6 +21,7 @@ from scipy import sparse
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = HERE / "results" / "environments"
+INSTALLS = True  # a smoke run installs nothing
 PATIENCE = 3600.0  # seconds for an installation or an answer
 
 
@@ -51,6 +52,8 @@ def environment(name: str, packages: tuple[str, ...]) -> Path:
     python, installed = folder / "bin" / "python", folder / "packages.txt"
     wanted = "\n".join(packages)
     if not (installed.is_file() and installed.read_text(encoding="utf-8") == wanted):
+        if not INSTALLS:
+            raise NotHere(f"{name} is not installed here, and this run installs nothing")
         print(f"installing {', '.join(packages)} in {folder}", flush=True)
         _run([sys.executable, "-m", "venv", "--clear", str(folder)], "python -m venv")
         _run([str(python), "-m", "pip", "install", "--quiet", *packages], f"pip install {' '.join(packages)}")

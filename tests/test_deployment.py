@@ -203,7 +203,9 @@ def test_the_manifests_own_commands_give_its_pod_all_that_it_needs_to_start(tmp_
         if found is not None:
             mounted(objects[found], root / mounts[volume["name"]].strip("/"))
     (root / "store").mkdir()
-    pl.DataFrame({"pid": range(600), "crp": [float(n % 100) for n in range(600)]}).write_parquet(root / "store" / "table.parquet")
+    pl.DataFrame({"pid": range(600), "crp": [float(n % 100) for n in range(600)]}).write_parquet(
+        root / "store" / "table.parquet"
+    )
     file = root / "files" / "..data" / "party.toml"  # its places, as this machine has them
     file.chmod(0o640)
     file.write_text(re.sub(r'"/(store|keys|files)\b', rf'"{root}/\1', file.read_text()))

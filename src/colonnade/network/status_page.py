@@ -292,6 +292,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     server: _Server
     server_version, sys_version = "colonnade", ""
+    raw_requestline = b""
     wbufsize, disable_nagle_algorithm = -1, True  # head and body of an answer leave together, at once
 
     def handle_one_request(self) -> None:
