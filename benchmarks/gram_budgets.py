@@ -5,8 +5,9 @@ model says more. Beside it stands the loss of the released share, which the mode
 down first: small tables are where probabilities go wrong. The link's constants were chosen on TABLES and MORE; OTHERS had
 no part in that. The same with labels that are drawn anew and have nothing to do with the columns. Then the area under the
 ROC curve at 13 budgets from .1 to 16, and the largest step down between two of them: the same draws of noise at every
-budget, so that a step is that of the rule. At last R² at the same budgets, on tables of benchmarks/battery.py with numbers
-as labels, drawn anew for every run.
+budget, so that a step is that of the rule. Then R² at the same budgets, on tables of benchmarks/battery.py with numbers
+as labels, drawn anew for every run. At last private block Frank-Wolfe, which trusts nobody, on tables of
+papers/figures/lou_comparison.py: the part of what there is to gain over x = 0 that it gains, and its worst run.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ import numpy as np
 
 from benchmarks.battery import BATTERY, Kind, judged
 from benchmarks.gram import PROBLEM, Dataset, Releases, auc, load, log_loss, splits
+from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
 from colonnade.methods.gram.solve import Link
+from colonnade.privacy.statement import Privacy
+from papers.figures import lou_comparison
 
 TABLES = (("nhanes-diabetes", 1_000), ("nhanes-diabetes", None), ("credit-default", 3_000), ("credit-default", None))
 MORE = (("a9a", None), ("a9a", 3_000))
 OTHERS = (("flights", 3_000), ("flights", 30_000))
 EPSILONS = (0.1, 1.0, 4.0)
+BLOCK_BUDGETS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 BUDGETS = tuple(float(round(x, 3)) for x in np.geomspace(0.1, 16.0, 13))
 
 
@@ -117,14 +122,30 @@ def steps_of_numbers(kind: Kind, count: int) -> None:
     tell_steps(found)
 
 
-def tell_steps(found: np.ndarray) -> None:
+def steps_of_blocks(problem: str, rows: int, columns: int, parties: int, count: int) -> None:
+    """Noise from the same seeds at every budget; the sketch follows the run's id, which is drawn anew."""
+    loss, radius = lou_comparison.LOSS, lou_comparison.RADIUS
+    found = np.zeros((len(BLOCK_BUDGETS), count))
+    for seed in range(count):
+        A, y = lou_comparison.TABLES[problem](rows, columns, seed)
+        least, zero = loss.value(A @ lou_comparison.best_model(A, y, radius), y), loss.value(np.zeros(y.size), y)
+        for place, epsilon in enumerate(BLOCK_BUDGETS):
+            terms = Privacy(epsilon, lou_comparison.DELTA, feature_bound=1.0, label_bound=1.0)
+            x = lou_comparison.fitted(A, y, parties, PrivateBlockFrankWolfe(), terms, seed)
+            found[place, seed] = (zero - loss.value(A @ x, y)) / (zero - least)
+    print(f"block Frank-Wolfe, {problem}, {rows:,} rows, {parties} parties, {count} runs: gain over x = 0 by epsilon")
+    tell_steps(found, BLOCK_BUDGETS)
+    print("  worst run: " + "  ".join(f"{e:g}: {x:.4f}" for e, x in zip(BLOCK_BUDGETS, found.min(axis=1), strict=True)))
+
+
+def tell_steps(found: np.ndarray, budgets: tuple[float, ...] = BUDGETS) -> None:
     """Print the means by budget, and the smallest step from one to the next."""
     means, rise = found.mean(axis=1), np.diff(found, axis=0)
     worst = int(np.argmin(rise.mean(axis=1)))
     error = rise[worst].std(ddof=1) / math.sqrt(rise.shape[1])
-    print("  " + "  ".join(f"{e:g}: {m:.4f}" for e, m in zip(BUDGETS, means, strict=True)))
+    print("  " + "  ".join(f"{e:g}: {m:.4f}" for e, m in zip(budgets, means, strict=True)))
     print(
-        f"  smallest step up: {rise[worst].mean():+.4f} ± {error:.4f}, from {BUDGETS[worst]:g} to {BUDGETS[worst + 1]:g}",
+        f"  smallest step up: {rise[worst].mean():+.4f} ± {error:.4f}, from {budgets[worst]:g} to {budgets[worst + 1]:g}",
         flush=True,
     )
 
@@ -137,6 +158,10 @@ def main(quick: bool = True) -> int:
     for kind in BATTERY:
         if not kind.classes and kind.rows == (2_000 if quick else 10_000):
             steps_of_numbers(kind, 4 if quick else 20)
+    for parties in (2, 8) if quick else (2, 4, 8, 16):
+        if lou_comparison.data_folder() is not None:
+            steps_of_blocks(lou_comparison.ADULT, 32_561, 123, parties, 2 if quick else 8)
+        steps_of_blocks(lou_comparison.CORRELATED, 5_000 if quick else 50_000, 40, parties, 2 if quick else 8)
     return 0
 
 

@@ -4,8 +4,9 @@ Solves   min loss(Ax, y)  subject to  ‖x‖₁ ≤ radius; under trust "nobody
 Source   Lou and Cheung, "An uplink communication-efficient approach to featurewise distributed sparse optimization with
          differential privacy", algorithm 2; comments "line n" refer to its box. Mended: the calibration
          (docs/privacy.md, "private block Frank-Wolfe"); line 12, which leaves the ball: weights are solved for on the
-         ball over all sketches so far, which is free; a sparse sketch, hashed from the run's id; a column is sent and
-         paid for once, its product with the labels beside it: the sketched labels tell that far worse.
+         ball over all sketches so far, which is free (sketched_answer.py); a sparse sketch, hashed from the run's id; a
+         column is sent and paid for once, its product with the labels beside it: the sketched labels tell that far
+         worse.
 Leaves   trust "nobody": the labels with noise, unless they are public; from each party one column number a round, and
          for each new one a noisy sketch and a noisy product. Trust "consortium": one signed column number a round, by
          one choice over all parties' columns; labels, slopes and picked columns travel inside.
@@ -25,8 +26,6 @@ from scipy import sparse
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats
-from colonnade.kernels.newton_model import quadratic_minimum
-from colonnade.kernels.prox import soft_threshold
 from colonnade.kernels.sketch import sketch_key, sparse_lift, sparse_sketch
 from colonnade.methods.frank_wolfe.private_spend import (
     FILL,
@@ -40,6 +39,7 @@ from colonnade.methods.frank_wolfe.private_spend import (
     outside_price,
     step_size,
 )
+from colonnade.methods.frank_wolfe.sketched_answer import Quadratic, best_on_ball, largest
 from colonnade.methods.method import (
     Answer,
     Done,
@@ -63,8 +63,6 @@ from colonnade.problem import LeastSquares, Logistic, SquaredHinge
 from colonnade.problem.problem import PublicLabels
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, message, public_bytes, receive, tell
-
-THRESHOLD = 1.0  # standard deviations by which products are shrunk: what the noise could have made is not fitted
 
 
 @message(110)
@@ -135,7 +133,7 @@ def coordinator(job: Job, spend: Spend, run: str) -> Program[Answer]:
             place = party, pick.index.value
             if place not in kept:
                 kept[place] = _read_column(pick, spend.rows, len(roster.positions[party]))
-        x = best_on_ball(np.stack(list(kept.values()), axis=1), x, spend, model, _largest(y), job)
+        x = best_on_ball(np.stack(list(kept.values()), axis=1), spend, model, largest(y), job)
     coefficients = {p: np.zeros(len(roster.positions[p])) for p in parties}
     for (party, index), weight in zip(kept, x, strict=True):
         coefficients[party][index] = weight
@@ -177,7 +175,7 @@ Outside = SendLabels | Slope | Finish
 
 
 class HashedSketch:
-    """J, hashed from the run's id: sparse, every column of norm exactly 1."""
+    """J, hashed from the run's id: sparse, every column of norm exactly 1. As long as the table it is the identity."""
 
     def __init__(self, run: str, size: int, rows: int) -> None:
         self.key, self.size, self.rows = sketch_key(public_bytes(run, "sketch")), size, rows
@@ -187,55 +185,19 @@ class HashedSketch:
         """J·a of one column."""
         column, out = block.column(j), np.empty(self.size)
         dense = isinstance(column, np.ndarray)
+        if self.size == self.rows:
+            return np.asarray(column if dense else column.toarray().ravel(), np.float64)
         rows, values = (np.arange(self.rows), column) if dense else (column.indices.astype(np.int64), column.data)
         sparse_sketch(self.key, self.entries, rows, values, out)
         return out
 
     def lift(self, q: Floats) -> Floats:
         """Jᵀ·q."""
+        if self.size == self.rows:
+            return q
         out = np.empty(self.rows)
         sparse_lift(self.key, self.entries, q, out)
         return out
-
-
-@dataclass(frozen=True)
-class Quadratic:
-    """φ(s, y) ≈ φ(0) − pull·y·s + ½·bend·s²: the loss itself for least squares, its quadratic at zero for the others.
-
-    The published version puts the lifted sketch Jᵀq̂ through the sigmoid or the hinge: noise of standard deviation far
-    above 1, so that nothing is left of the curve. In the quadratic the noise averages out.
-    """
-
-    pull: float
-    bend: float
-
-    @classmethod
-    def at_zero(cls, job: Job) -> Quadratic:
-        one, zero = np.ones(1), np.zeros(1)
-        return cls(-float(job.problem.loss.slope(zero, one)[0]), float(job.problem.loss.curvature(zero, one)[0]))
-
-    def slope(self, scores: Floats, y: Floats) -> Floats:
-        """By row; clipped to twice its size at zero, so that wild entries of the lift do not raise the sensitivity."""
-        limit = 2.0 * self.pull * _largest(y)
-        return np.clip(self.bend * scores - self.pull * y, -limit, limit)
-
-
-def best_on_ball(columns: Floats, x: Floats, spend: Spend, model: Quadratic, label: float, job: Job) -> Floats:
-    """The weights of all columns so far on ‖x‖₁ ≤ radius, from what has left: free. `x` are the weights before.
-
-    Of the sketches' products the noise's mean is taken off and eigenvalues are cut at 0; a ridge of the noise's size
-    keeps the rest from being fitted. Products with the labels lose THRESHOLD standard deviations of their noise.
-    """
-    sketches, products, start = columns[:-1], columns[-1] * label / PRODUCT, np.zeros(columns.shape[1])
-    start[: x.size] = x
-    variance = spend.sigma(job.roster.unit.rows) ** 2
-    values, vectors = np.linalg.eigh(sketches.T @ sketches - spend.rows * variance * np.eye(start.size))
-    ridge = variance * math.sqrt(spend.rows * start.size)
-    gram = (vectors * (np.maximum(values, 0.0) + ridge)) @ vectors.T
-    rows, ball = job.roster.rows, ball_of(job)
-    doubt = math.hypot(math.sqrt(variance) * label / PRODUCT, spend.label_sigma * spend.bound * math.sqrt(FILL * rows))
-    pull = model.pull * soft_threshold(products, THRESHOLD * doubt)
-    return ball.project(quadratic_minimum(model.bend * gram, -pull, ball.radius, start))
 
 
 def clipped_labels(noisy: Floats, spend: Spend) -> Floats:
@@ -252,14 +214,9 @@ def _read_column(pick: Pick, rows: int, columns: int) -> Floats:
     return np.concatenate(parts)
 
 
-def _largest(values: Floats) -> float:
-    """max |value|, and 1 where all are zero: a sensitivity must be positive."""
-    return float(np.abs(values).max(initial=0.0)) or 1.0
-
-
 def _unit(values: Floats) -> Floats:
     """The values over the largest of them: within ±1, whatever they are."""
-    return values / _largest(values)
+    return values / largest(values)
 
 
 # ------------------------------------------------------------------------------------------------ trust "consortium"
@@ -404,9 +361,10 @@ class PrivateBlockFrankWolfe(Method):
         picks = 2.0 * label_bound * math.log(2 * d / parties + 1)
         sketches = ball_of(job).radius * bound * math.sqrt(2.0 * n * FILL * math.log(2 * d))
         share = min(max(1.0 / (1.0 + (sketches / picks) ** (2.0 / 3.0)), 0.1), 0.9)
-        # As many columns as their sketch has rows: with more, nothing could be told apart.
+        # With `reach` columns each would be as long as its noise in a sketch of as many rows: nothing could be told
+        # apart. KT of them err by 4C·KT/reach, and T steps by 8C/T, C = L·(radius·B)²·FILL: T balances the two.
         reach = math.sqrt(n * FILL * (1.0 - share) * rho / (2.0 * (1.0 + PRODUCT**2) * unit**2))
-        rounds = self.rounds or min(max(1, round(reach / parties)), MOST_ROUNDS)
+        rounds = self.rounds or min(max(1, round(math.sqrt(2.0 * reach / parties))), MOST_ROUNDS)
         quota = {p: min(rounds, len(job.roster.positions[p])) for p in job.roster.with_columns}
         rho_pick, rho_column = share * rho / (parties * rounds), (1.0 - share) * rho / sum(quota.values())
         public = None if self.labels is None else np.asarray(self.labels.values)
@@ -419,4 +377,4 @@ class PrivateBlockFrankWolfe(Method):
             return job.label_bound
         if job.privacy is not None and job.privacy.label_range is not None:
             raise InvalidInput("public labels are used as they are: leave label_range out.")
-        return _largest(np.asarray(self.labels.values))
+        return largest(np.asarray(self.labels.values))

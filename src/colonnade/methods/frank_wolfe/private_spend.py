@@ -24,6 +24,7 @@ from colonnade.runtime.program import COORDINATOR
 PRODUCT = 0.5  # τ·max|y|: how much of a column's release goes to its product with the labels
 FILL = 0.1  # a usual mean square of an entry over the square of its bound; a guess, so that it needs no data
 MOST_ROUNDS = 1000
+FEWEST_ROWS = 32  # of a sketch: products of shorter ones stray more than normal ones do
 INSIDE = Event(Mechanism.EXACT, 0.0, math.inf, Scope.OWN, Audience.CONSORTIUM)
 
 
@@ -112,8 +113,8 @@ def balanced_rounds(curvature: float, noise: float, most: int = MOST_ROUNDS) -> 
 
 
 def best_sketch_rows(n: int, best: float) -> int:
-    """The length at which a column's sketch is as long as its noise; a multiple of 4 where the table allows it."""
-    return n if n < 4 else min(n // 4, max(1, round(best / 4.0))) * 4
+    """The length at which a column's sketch equals its noise, at least FEWEST_ROWS; or all n rows, unsketched."""
+    return n if max(best, FEWEST_ROWS) >= n else round(max(best, FEWEST_ROWS) / 4.0) * 4
 
 
 def step_size(t: int) -> float:
