@@ -187,6 +187,7 @@ class Network:
         self.names, self.place = roster.parties, roster.parties.index(agent)
         self.neighbours = tuple(self.names[j] for j in self.graph.neighbours(self.place))
         self._changing = pattern(topology, roster) if isinstance(topology, Changing) else None
+        self.rests = self._changing is not None  # whether links may
         rest = self._changing.longest_rest if self._changing else 1  # in so many rounds every link is used
         self.hops = max(self.graph.diameter, 1) * rest
         # Where the curvature of the whole is about 1, its share for a link of an agent of mean degree.

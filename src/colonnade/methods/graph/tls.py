@@ -34,6 +34,7 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.prox import project_simplex
+from colonnade.methods.graph import consensus
 from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_meetings, status_of
 from colonnade.methods.method import Answer, GraphMethod, Job, Own, Status
 from colonnade.privacy.block import Block
@@ -90,7 +91,9 @@ def row_peer(job: Job, block: Block, gate: Gate, settings: GraphTLS) -> Program[
         inbox = yield from ask(net.meets(t), TlsShare(*gate.exact(size, np.zeros(0))), TlsShare, {})
         size = np.maximum.reduce([size, *(share.estimate.value for share in inbox.values())])
     C = C / max(float(size[0]), np.finfo(np.float64).tiny)
-    links = Links(net.neighbours, C.shape, net.penalty, RELAXATION)
+    # Where links rest, nearly whole reflections go round in circles: on 8 links, one a round, for ever.
+    relaxation = consensus.RELAXATION if net.rests else RELAXATION
+    links = Links(net.neighbours, C.shape, net.penalty, relaxation)
     accord = Accord(net.hops, settings.tolerance)
     X, pure = np.zeros_like(C), 0.0
     for t in range(settings.rounds):
