@@ -277,7 +277,9 @@ class Release:
         rule, frame = prepare(rule, columns, self.rows, sums)
         gram = self.gram(frame, rule, (1.0 - spent) * rho, rng)
         sizes = {"rows": self.rows, "columns": every, "label_bound": self.bound}
-        return rule, solve(gram, frame, rule, problem, **sizes, sums=sums, curves=Curves(columns.level))
+        return rule, solve(
+            gram, frame, rule, problem, **sizes, sums=sums, curves=Curves(columns.level, flags=columns.binary)
+        )
 
 
 # ------------------------------------------------------------------------------------------------ tables

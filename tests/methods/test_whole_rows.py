@@ -200,10 +200,12 @@ def test_a_private_fit_without_noise_is_that_of_rows_by_their_formula(table, kin
     np.testing.assert_allclose(seen.matrices[0][1], matrix, atol=1e-6)
     gram = Gram.of(planned.extended, matrix * planned.figures.step**2, design.sds(planned.figures, frame))
     sizes = {"rows": ROWS, "columns": design.columns.owner.size, "label_bound": label_bound(design.job)}
-    solved = solve(gram, frame, rule, problem(kind), **sizes, sums=sums, curves=Curves(design.columns.level))
+    curves = Curves(design.columns.level, flags=design.columns.binary)
+    solved = solve(gram, frame, rule, problem(kind), **sizes, sums=sums, curves=curves)
     found = np.concatenate([seen.fit.coefficients[name] for name in fed.parties])
     np.testing.assert_allclose(found, solved.coefficients, rtol=1e-6, atol=1e-9)
     assert seen.fit.intercept == pytest.approx(solved.intercept, rel=1e-6)
+    assert seen.fit.link == (pytest.approx(solved.link, rel=1e-6) if kind == "classes" else None)
     assert np.abs(frame.centre).max() > 0.5 * design.columns.bound[np.argmax(np.abs(frame.centre))]
 
 

@@ -2,10 +2,16 @@
 
 Share    the class's share is the mean of a normal around the released one, cut to [0, 1]: what a uniform guess and the
          noise's known size leave.
-Link     w·(normal scores) + (1 − w)·(linear probability), w = √R². Normal scores: either class's scores as normal with
-         one variance, so that log-odds are linear; the linear probability is what least squares on labels ±1 estimates,
-         kept away from 0 and 1 by a part of the share: max(.05, .6 − w), for the less a score says the less are its
-         ends to be believed.
+Link     w·(normal scores) + (1 − w)·(linear probability), w = min(R, .85)·(1 − h⁴). Normal scores: either class's
+         scores as normal with one variance, so that log-odds are linear; the linear probability is what least squares
+         on labels ±1 estimates, kept away from 0 and 1 by a part of the share: max(.05, .6 − R), for the less a score
+         says the less are its ends to be believed.
+Flags    h is 1 where one column of zeros and ones makes all of the score, and 1/k where k alike do. Of a score with two
+         values the linear probability is exact, and normal scores are far too sure: at R² = .88 their log-odds are ±16
+         where ±3.5 is right, so that more budget, which brings R² up, made log loss worse.
+         .85: no release tells whether classes of numbers are normal. Where they are, that costs at most about .02 of
+         the entropy; where a number has two values, or labels are wrong here and there, the normal part alone costs .05
+         more.
 Noise    a score whose covariance with the label lies within `threshold` standard deviations of its noise says nothing,
          and everybody has the share's chance; one that lies z of them away counts by 1 − (threshold/z)⁴.
 Chosen   the threshold, so that noise alone costs less than COST, half of the third decimal of log loss over an entropy
@@ -29,6 +35,7 @@ LEVEL = 0.05  # the largest chance at which noise alone may pass for a signal
 LARGEST_FACTOR = 1.5  # by which a score is made longer again after the ridge
 LEAST_WITHIN = 0.05  # of the scores' variance is within classes, at least
 LARGEST_R2 = 0.9
+MOST_NORMAL = 0.85  # of a probability comes from normal scores, at most
 GRID = np.linspace(0.0025, 0.9975, 400)
 
 
@@ -81,11 +88,20 @@ def threshold(noise2: float) -> float:
     return float(-ndtri(min(LEVEL, COST / noise2))) if noise2 > 0.0 else 0.0
 
 
-def mixed(share: float, middle: float, pull: float, spread: float, pull_noise2: float, spread_noise2: float) -> Link:
+def mixed(
+    share: float,
+    middle: float,
+    pull: float,
+    spread: float,
+    pull_noise2: float,
+    spread_noise2: float,
+    alone: float = 0.0,
+) -> Link:
     """The link of scores with mean `middle`, on the scale of least squares on labels ±1.
 
     pull     covariance of score and label, and the variance of its noise
     spread   variance of the scores, and the variance of its noise
+    alone    h: how far the scores are those of one column of zeros and ones
     """
     if spread <= 0.0 or pull <= 1e-6 * math.sqrt(spread):
         return constant(share)
@@ -100,12 +116,12 @@ def mixed(share: float, middle: float, pull: float, spread: float, pull_noise2: 
     apart = covariance / (2.0 * between)  # mean scores of the classes
     within = max(variance - between * apart**2, LEAST_WITHIN * variance)
     slope = apart / within
-    weight = math.sqrt(covariance**2 / (variance * 4.0 * between))
-    away = max(NEAREST, FARTHEST - weight)
+    correlation = math.sqrt(covariance**2 / (variance * 4.0 * between))
+    away = max(NEAREST, FARTHEST - correlation)
     return Link(
         slope=slope * factor,
         offset=float(logit(share)) - slope * (factor * middle + (0.5 - share) * apart),
-        weight=weight,
+        weight=min(correlation, MOST_NORMAL) * (1.0 - alone**4),
         level=share - factor * middle / 2.0,
         rise=factor / 2.0,
         low=away * share,

@@ -125,13 +125,14 @@ def _spread_out(sums: Sums, keep: Indices, columns: int) -> Sums:
 
 
 def _curves(fit: Fit, left: Sequence[str], choose: bool) -> Curves:
-    """What the schemas say of hats and directions."""
-    level, monotone = list[int](), list[int]()
+    """What the schemas say of hats, directions, and zeros and ones."""
+    level, monotone, flags = list[int](), list[int](), list[bool]()
     for party in left:
         schema, width = fit.schemas.get(party), len(fit.features[party])
         level += [0] * width if schema is None else list(schema.level)
         monotone += [0] * width if schema is None else list(schema.monotone)
-    return Curves(np.array(level, np.int64), np.array(monotone, np.int64), choose)
+        flags += [False] * width if schema is None else list(schema.binary)
+    return Curves(np.array(level, np.int64), np.array(monotone, np.int64), choose, np.array(flags, bool))
 
 
 def of_columns(problem: Problem, places: Indices) -> Problem:

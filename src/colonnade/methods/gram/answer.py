@@ -27,6 +27,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
@@ -64,15 +65,17 @@ CLEAR = 2.33  # sds of its noise that the covariance of scores and labels must e
 
 @dataclass(frozen=True)
 class Curves:
-    """What a solve should know of columns that are curves."""
+    """What a solve should know of columns that are curves, and which are zeros and ones."""
 
     level: Indices  # (d,) of a hat, 1, 2, …; 0: no hat
     monotone: Indices | None = None  # (d,) 1 or -1 where a number never falls or rises, its hats behind it; else 0
     choose: bool = True  # whether only as much is made of hats, and of scores of numbers, as the release bears out
+    flags: NDArray[np.bool_] | None = None  # (d,) which are zeros and ones, by their schemas; None: none is known to be
 
     def of(self, keep: Indices) -> Curves:
         """Of some columns."""
-        return replace(self, level=self.level[keep], monotone=None if self.monotone is None else self.monotone[keep])
+        monotone, flags = (None if of is None else of[keep] for of in (self.monotone, self.flags))
+        return replace(self, level=self.level[keep], monotone=monotone, flags=flags)
 
     def unbroken(self, keep: Indices) -> Indices:
         """Which of the kept columns may be used: of a number that has a direction it must be kept itself, and all hats

@@ -287,7 +287,7 @@ def local_coordinator(local: Local, gate: Gate, select: bool) -> Program[Answer]
         gram = from_products(local, labels, (yield from ask(releasing, Products(labels), LocalParts)))
     bound, every = label_bound(job), local.columns.owner.size
     known = gram, local.frame, local.rule, job.problem
-    curves = Curves(local.columns.level, directions(job))
+    curves = Curves(local.columns.level, directions(job), flags=local.columns.binary)
     solved = solve(*known, rows=job.roster.rows, columns=every, label_bound=bound, curves=curves, select=select)
     doubt = f"products between parties {'come from sketches' if local.sketch else 'were left out'}"
     cross = "sketch" if local.sketch else "none"

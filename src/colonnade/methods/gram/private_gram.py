@@ -178,7 +178,8 @@ def conclude(
     doubt = None if uncut(job) else "no declared schemas prove that rows and entries stay as they are"
     doubt = "rows were added into buckets" if settings.sketch_rows else doubt
     every, bound = design.columns.owner.size, label_bound(job)
-    rows, curves = job.roster.rows, Curves(design.columns.level, directions(job), settings.purpose == "prediction")
+    rows, choose = job.roster.rows, settings.purpose == "prediction"
+    curves = Curves(design.columns.level, directions(job), choose, design.columns.binary)
     known, select = (gram, frame, rule, job.problem), settings.penalty == "select"
     solved = solve(*known, rows=rows, columns=every, label_bound=bound, sums=sums, curves=curves, select=select)
     counted = sums if whole else None  # of rows that were shortened they count nothing

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg
 from scipy.special import logit
 
@@ -104,7 +105,7 @@ def solve(
         penalty=problem.penalty,
         gap=found.gap,
         ridge=moments.ridge,
-        link=_link(problem, moments, model, x, scores) if problem.loss.classifies else None,
+        link=_link(problem, tried) if problem.loss.classifies else None,
         kept=kept,
         signal=signal,
     )
@@ -474,10 +475,21 @@ def _kept(problem: Problem, scores: _ScoreMoments) -> float:
     return min(max((information * factor + USUAL) / (information + 1.0), 0.0), 1.0)
 
 
-def _link(problem: Problem, m: _Moments, model: _Model, x: Floats, scores: _ScoreMoments) -> Link:
+def _by_one_flag(x: Floats, variance: Floats, flags: NDArray[np.bool_] | None) -> float:
+    """Σ v² of columns of zeros and ones over (Σ v)² of all, v the variance of a column's part of the scores: 1 if one
+    such column is all of them."""
+    part = np.square(x) * np.maximum(variance, 0.0)
+    if flags is None or not part.any():
+        return 0.0
+    part = part / part.sum()
+    return float(np.square(part[flags]).sum())
+
+
+def _link(problem: Problem, tried: _Tried) -> Link:
     """The link of the model's scores, from their released moments; noise makes it flatter, never steeper."""
-    ratio = model.curvature / model.pull  # times ratio, scores are those of least squares on ±1
+    m, x, scores, ratio = tried.moments, tried.x, tried.scores, tried.ratio
     middle = float(m.mean @ x) + _intercept(problem, m, x)
     noise2 = ratio**2 * scores.pull_noise2, ratio**4 * scores.spread_noise2
-    found = mixed(m.share, ratio * middle, ratio * scores.pull, ratio**2 * scores.spread, *noise2)
+    alone = _by_one_flag(x, np.diag(m.covariance), tried.curves.flags)
+    found = mixed(m.share, ratio * middle, ratio * scores.pull, ratio**2 * scores.spread, *noise2, alone)
     return found._replace(slope=found.slope * ratio, rise=found.rise * ratio)
