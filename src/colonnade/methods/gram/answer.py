@@ -74,7 +74,8 @@ class Curves:
 
     def of(self, keep: Indices) -> Curves:
         """Of some columns."""
-        monotone, flags = (None if of is None else of[keep] for of in (self.monotone, self.flags))
+        monotone = None if self.monotone is None else self.monotone[keep]
+        flags = None if self.flags is None else self.flags[keep]
         return replace(self, level=self.level[keep], monotone=monotone, flags=flags)
 
     def unbroken(self, keep: Indices) -> Indices:
