@@ -258,7 +258,7 @@ def test_no_bound_of_any_column_is_below_its_score(shape, c, loss):
     law = score_bounds.Law(int(loss), 30.0, c, 1.0, 1.0, *bounds, column_scores.grid_of(y.size, bounds[2]))
     followed = False
     for rounds in (1, 5, 30, 90, 200, 400):
-        s = samplers._sampler(arrays(X), y, law, keyed_stream(bytes(32)))
+        s = samplers.make_sampler(arrays(X), y, law, keyed_stream(bytes(32)))
         samplers._exact_kernel(s, np.empty(rounds, np.int64), np.empty(rounds, np.int8))
         m = 60.0 / ((rounds + 1.0) * (rounds + 2.0))
         score_bounds.look_at_now(rounds + 1, m, law, s.ties.columns, s.sums, s.clock, s.now)

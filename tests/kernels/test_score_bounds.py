@@ -52,7 +52,7 @@ class Run:
 
     def __init__(self, X: sp.csc_matrix, y: np.ndarray, law: score_bounds.Law, rounds: int, key: bytes) -> None:
         self.csc, self.y, self.law, self.t = arrays(X), y, law, rounds
-        self.s = samplers._sampler(self.csc, y, law, keyed_stream(key))
+        self.s = samplers.make_sampler(self.csc, y, law, keyed_stream(key))
         self.picks = np.empty(rounds, np.int64)
         samplers._exact_kernel(self.s, self.picks, np.empty(rounds, np.int8))
         self.dense = np.clip(X.toarray().astype(float), -law.bound, law.bound)[:, self.s.which].astype(np.longdouble)

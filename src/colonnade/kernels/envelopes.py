@@ -25,7 +25,7 @@ THETA = 0.5  # a column is light if c·|its score| can never exceed this: one en
 EAGER = 3.0  # heavy columns that could weigh exp(3), and a fair share of the light ones, are seen before the first pick
 COOL_SHARE = 4.6  # cool columns together weigh exp(-4.6) = 1 % of the total
 NEEDED = 4.0  # columns that may weigh exp(-4) of the total are seen in a snapshot: others are seldom proposed
-CUT = 44.0  # exp(-44) of the largest envelope is below one unit of the integers: 2^62·exp(-44) < 1
+CUT = 44.0  # exp(-44) of the largest envelope is below the one unit that every envelope has: 2^62·exp(-44) < 1
 FIRST_HORIZON = 4.0  # steps that the first envelopes are made to last
 LARGEST_TOTAL = 2.0**61
 
@@ -136,9 +136,15 @@ def scaled_cosh(a: float, ref: float) -> Any:
     return 0.5 * exp_negative(ref - a) * (1.0 + exp_negative(2.0 * a))
 
 
+@njit(inline="always")
+def whole_above(value: float) -> Any:
+    """The next whole number above a value from 0 to 2^62."""
+    return uint64(np.int64(value)) + uint64(1)
+
+
 @njit(cache=True, error_model="numpy")
 def _units_of(scratch: Floats, ref: float) -> None:
-    """Log bounds, none above ref, become envelopes; 0 below exp(-CUT) of the largest, where floor(...) is 0."""
+    """Log bounds, none above ref, become envelopes; 0 below exp(-CUT) of the largest, where the one unit suffices."""
     for i in range(scratch.size):
         a = scratch[i]
         scratch[i] = MARGIN * scaled_cosh(a, ref) if a - ref > -CUT else 0.0
@@ -208,12 +214,12 @@ def rebuild_envelopes(
 ) -> Any:
     """New integer envelopes; returns (ref, size, total of light columns, envelope of a cool column, total).
 
-    An envelope is floor(MARGIN·size·cosh(bound)·exp(-ref)), a weight floor(size·cosh(cα)·exp(-ref)): cutting is
-    monotone, so the envelope is not below the weight.
+    An envelope is floor(MARGIN·size·cosh(bound)·exp(-ref)) + 1, a weight the real number size·cosh(cα)·exp(-ref):
+    rounding moves the first by far less than MARGIN, so the envelope is not below the weight, and it is never 0.
     """
     ref = max(THETA, cool_top, log_bounds(heavy, hot, horizon, now, c, scratch))
-    sum_light = light * math.exp(-ref)
-    # size is at most 2^62, so that below exp(-CUT) of the largest floor(...) is 0: no exponential needed
+    sum_light = light * exp_negative(ref)
+    # size is at most 2^62, so that below exp(-CUT) of the largest one unit is enough: no exponential needed
     cool_one = MARGIN * scaled_cosh(cool_top, ref) if cool > 0 and cool_top - ref > -CUT else 0.0
     total = sum_light + cool * cool_one
     _units_of(scratch[: hot.size], ref)
@@ -221,11 +227,11 @@ def rebuild_envelopes(
         total += scratch[i]
     size = LARGEST_TOTAL / total
     groups[: (hot.size >> shift) + 1] = uint64(0)
-    light_total = uint64(np.int64(sum_light * size))
-    cool_each = uint64(np.int64(cool_one * size))
+    light_total = whole_above(sum_light * size)
+    cool_each = whole_above(cool_one * size)
     all_total = light_total + uint64(cool) * cool_each
     for i in range(hot.size):
-        envelope[i] = uint64(np.int64(scratch[i] * size))
+        envelope[i] = whole_above(scratch[i] * size)
         groups[i >> shift] += envelope[i]
         all_total += envelope[i]
     return ref, size, light_total, cool_each, all_total

@@ -21,18 +21,16 @@ rows are computed once and serve all columns.
 Sensitivity is exact: scores are whole numbers of grid steps (`column_scores`). The cut moves a score by less than
 nnz_k·grid; the grid is 2^-61 of the largest score that n rows could give or 2^-51 of the largest product: public.
 
-How far from the ideal law. Proposals among heavy columns are uniform integers below a sum of integer envelopes:
-no rounding there. What is left: (1) a heavy weight is cosh(cα) in double precision, relative error at most
-(c|α| + 64)·2^-52, then cut to an integer, at most heavy + 2 units of a total kept above 2^54; (2) a light column is
-accepted by comparing a uniform double (k + ½)/2^52 with a probability, and so is the sign, each off by at most
-2^-51. In total variation, one pick is within 2·(c·max|α| + 64)·2^-52 + (heavy + 2)·2^-54 + 2^-49 of the exponential
-mechanism on the scores above: 1e-11 for a million heavy columns and c|α| = 10,000, to be multiplied by the
-number of picks and added to delta. Randomness is a ChaCha20 stream.
+The law is exact, given uniform words (a ChaCha20 stream). An attempt proposes by uniform integers below a sum of
+integer envelopes, each above its column's weight, and accepts by a coin of chance weight/envelope, a real number that
+no double decides (`coins`): it ends with k at probability size·cosh(cα_k)·exp(-ref)/total, the same size, ref and
+total for every column, and so do all attempts. docs/privacy.md, sparse Frank-Wolfe picks, has the proof.
 """
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,27 +38,66 @@ from numba import njit, uint64
 from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError, InvalidInput
-from colonnade.kernels import envelopes
+from colonnade.kernels import coins, envelopes
 from colonnade.kernels import score_bounds as table
-from colonnade.kernels.arrays import Array, Csc, Floats, Indices
-from colonnade.kernels.column_scores import BLOCK, all_slopes, grid_of, score, score_and_trend
-from colonnade.kernels.envelopes import Bends
-from colonnade.kernels.score_bounds import Law, Rows, Ties, constants
-from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem
-from colonnade.kernels.stream import Stream, below, open_uniform
+from colonnade.kernels.arrays import Array, Floats, Indices
+from colonnade.kernels.column_scores import all_slopes, grid_of, score, score_and_trend
+from colonnade.kernels.sampler_state import (
+    ACCEPTED,
+    AGAINST,
+    ALL,
+    ALPHA,
+    AT_REBUILD,
+    BEND_SUM,
+    BEND_TOP,
+    CHANCE,
+    COLUMN,
+    COOL,
+    COOL_EACH,
+    COOL_TOP,
+    DOUBT,
+    EVALUATIONS,
+    FAR,
+    HEAD,
+    HEAVY,
+    HOT_COUNT,
+    KNOWN,
+    LAST_JUMPS,
+    LAST_READ,
+    LAST_REBUILD,
+    LENGTH,
+    LIGHT,
+    LOOKED,
+    OPEN_COLUMN,
+    OPEN_SIGN,
+    PASSES,
+    PROPOSING,
+    PULLED,
+    READ,
+    REBUILDS,
+    REF,
+    REJECTIONS,
+    RENEWED,
+    ROUND,
+    SIGNED,
+    SIZE,
+    SNAPSHOT_COST,
+    SNAPSHOTS,
+    SPENT,
+    STAGE,
+    STALE,
+    VIOLATIONS,
+    WASTED,
+    WORK,
+    Sampler,
+    make_sampler,
+)
+from colonnade.kernels.score_bounds import Law, constants
+from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem, exp_negative
+from colonnade.kernels.stream import Stream, below
 
 # what things cost beside a nonzero read with its slope at hand: an exponential for a nonzero or a row, a new envelope
 EVALUATE, REBUILD = 4, 6
-
-# counters
-EVALUATIONS, REBUILDS, SNAPSHOTS, VIOLATIONS, HEAVY, WORK, PASSES, COUNTERS = range(8)
-# envelopes in all, all light ones, each cool one, all when they were made
-ALL, LIGHT, COOL_EACH, AT_REBUILD, TOTALS = range(5)
-# where things stand, in whole numbers; KNOWN: the slopes at hand are this step's; READ: heavy nonzeros in this step
-HOT_COUNT, LOOKED, COOL, REJECTIONS, LAST_REBUILD, STALE, PULLED, KNOWN, READ, WHOLES = range(10)
-# and in others; WASTED and SPENT: work on rejected proposals, since the last envelopes and since the last snapshot
-REF, SIZE, LENGTH, WASTED, SPENT, SNAPSHOT_COST, LAST_JUMPS = range(7)
-COOL_TOP, BEND_SUM, BEND_TOP, FAR, RENEWED, LAST_READ, REALS = range(7, 14)
 
 
 class Counts(NamedTuple):
@@ -72,115 +109,6 @@ class Counts(NamedTuple):
     heavy: int  # columns with an envelope of their own
     work: int  # nonzeros read
     passes: int  # times the slopes of all rows were computed
-
-
-class Light(NamedTuple):
-    """The light columns."""
-
-    nnz: int  # nonzeros that one has at most
-    unit: float  # what one of them can add to c times a score
-    envelope: float
-    total: float  # of their envelopes
-
-
-class Sampler(NamedTuple):
-    """All that the sampler keeps, as one argument of its kernels."""
-
-    csc: Csc
-    law: Law
-    rows: Rows
-    ties: Ties
-    light: Light
-    which: Indices  # heavy columns, and their table
-    heavy: Floats
-    ceiling: Floats
-    hot: Indices  # places in the table, and their envelopes, summed in groups of 2^shift
-    envelope: NDArray[np.uint64]
-    groups: NDArray[np.uint64]
-    shift: int
-    clock: Floats
-    pace: Floats
-    horizon: Floats
-    far_horizon: Floats
-    now: Floats
-    sums: Floats
-    scratch: Floats
-    block: Floats
-    totals: NDArray[np.uint64]
-    wholes: Indices
-    reals: Floats
-    counts: Indices
-    stream: Stream
-
-
-def _sampler(csc: Csc, y: Floats, law: Law, stream: Stream) -> Sampler:
-    """Light and heavy columns before the first pick; heavy ones that could outweigh the light ones are seen."""
-    n, d = y.size, csc[2].size - 1
-    rows = Rows(np.column_stack([np.zeros(n), y]), y, np.zeros(n), np.empty(n), np.empty(n), np.empty(n))
-    clock, sums, counts = np.zeros(table.CLOCKS + 1), np.zeros(table.SUMS), np.zeros(COUNTERS, dtype=np.int64)
-    clock[table.AGE] = 1.0 / law.radius
-    bends = all_slopes(law.loss, law.limit, y, rows.pairs, law.radius, rows.v, rows.slope, rows.lean)
-    unit = law.c * law.bound * law.cap * (1.0 + table.SLACK)
-    envelope = envelopes.small_cosh(envelopes.THETA) * envelopes.MARGIN
-    light = Light(int(min(envelopes.THETA / unit, float(n))), unit, envelope, d * envelope)
-    which = envelopes.heavy_columns(csc[2], light.nnz)
-    count = which.size
-    room = n if law.loss == LossCode.LOGISTIC and count > 0 else 0
-    slopes, recent = np.zeros((room, table.TIES), np.float32), np.zeros(table.RECENT, np.int64)
-    ties = Ties(np.full(table.TIES, -1), np.zeros(room), np.zeros(room), slopes, recent, np.zeros(table.RECENT))
-    heavy = np.zeros((count, table.WIDTH))
-    eager = max(envelopes.EAGER, math.log(0.25 * light.total / max(count, 1)))
-    counts[HEAVY], counts[WORK] = count, _start_heavy(csc, which, unit, eager, rows, bends, law, clock, heavy)
-    shift = 6
-    while (1 << (2 * shift)) < count:
-        shift += 1
-    totals, wholes, reals = np.zeros(TOTALS, np.uint64), np.zeros(WHOLES, np.int64), np.zeros(REALS)
-    totals[[ALL, LIGHT, AT_REBUILD]] = 2**60  # all columns light: no envelopes, no first draw
-    wholes[[HOT_COUNT, LOOKED]], wholes[KNOWN] = count, 1
-    reals[[REF, SIZE, LENGTH, FAR]] = envelopes.THETA, 1.0, envelopes.FIRST_HORIZON, 40.0
-    reals[SNAPSHOT_COST] = math.inf
-    reals[[BEND_SUM, BEND_TOP]] = bends
-    return Sampler(
-        csc, law, rows, ties, light,
-        which, heavy, envelopes.ceilings(heavy, law.c),
-        np.arange(count), np.zeros(count, np.uint64), np.zeros((count >> shift) + 1, np.uint64), shift,
-        clock, np.zeros(table.CLOCKS), np.full(table.CLOCKS + 1, -1.0), np.full(table.CLOCKS + 1, -1.0),
-        np.full(table.NOW, -1.0), sums,
-        np.empty(count), np.empty((4, BLOCK)), totals, wholes, reals, counts, stream,
-    )  # fmt: skip
-
-
-@njit(cache=True)
-def _start_heavy(
-    csc: Csc,
-    which: Indices,
-    unit: float,
-    eager: float,
-    rows: Rows,
-    bends: Bends,
-    law: Law,
-    clock: Floats,
-    heavy: Floats,
-) -> Any:
-    """Fills the table of heavy columns; those that could weigh exp(eager) are seen at once. Returns nonzeros read."""
-    indptr = csc[2]
-    read = 0
-    for j in range(which.size):
-        k = which[j]
-        nnz = indptr[k + 1] - indptr[k]
-        heavy[j, table.PAD] = nnz * (law.grid + 2.0**-48 * law.bound * law.cap)
-        heavy[j, table.STAMP + table.AGE] = law.radius
-        if unit * nnz > eager:
-            table.measure(csc, k, rows.y.size, law, j, heavy)
-            envelopes.see_column(csc, k, j, rows, bends, law, clock, heavy)
-            heavy[j, table.CAP] = min(
-                heavy[j, table.CAP], heavy[j, table.NORM] * law.reach + abs(heavy[j, table.SCORE])
-            )
-            heavy[j, table.SNAPSHOT] = heavy[j, table.SCORE]
-            read += nnz
-        else:
-            table.assume(nnz, law, j, heavy)
-    return read
 
 
 @njit(cache=True)
@@ -284,6 +212,7 @@ def _renew_envelopes(s: Sampler, t: int, m: float) -> None:
             s.envelope,
             s.groups,
         )
+        reals[CHANCE] = (s.csc[2].size - 1) * reals[SIZE] * exp_negative(reals[REF]) / np.int64(totals[LIGHT])
         if reals[LENGTH] < 2.0 and s.now[table.CURVED] < 0.0:  # short horizons are a waste that a snapshot would end
             reals[SPENT] += REBUILD * hot.size
         s.counts[REBUILDS] += 1
@@ -310,25 +239,33 @@ def _refresh(s: Sampler, picks: Indices, t: int, m: float) -> None:
         _renew_envelopes(s, t, m)
 
 
-@njit(cache=True)
-def _try_light(
-    csc: Csc, k: int, pairs: Floats, m: float, law: Law, light: Light, stream: Stream, counts: Indices
-) -> Any:
-    """Accepts column k, if light, in proportion to its weight: (whether, c times its score)."""
-    data, indices, indptr = csc
+@njit(inline="always")
+def _factor(radius: float, t: int) -> Any:
+    """m before pick t: predictions are m times whole multiples of columns."""
+    return radius if t == 1 else 2.0 * radius / (t * (t + 1.0))
+
+
+@njit(inline="always")
+def _try_light(s: Sampler, k: int, m: float) -> Any:
+    """Accepts column k, if light, in proportion to its weight: (the answer, c times its score)."""
+    data, indices, indptr = s.csc
+    law, light, counts = s.law, s.light, s.counts
     start, stop = indptr[k], indptr[k + 1]
     if stop - start > light.nnz:
-        return False, 0.0
-    target = open_uniform(stream) * light.envelope
-    if target > envelopes.small_cosh(light.unit * (stop - start)) * envelopes.MARGIN:
-        return False, 0.0  # no score this column can have would be accepted
-    steps = score(data, indices, start, stop, pairs, m, law.loss, law.limit, law.bound, 1.0 / law.grid)
+        return coins.NO, 0.0
+    head, chance = coins.head_of(s.stream), s.reals[CHANCE]
+    most = envelopes.small_cosh(light.unit * (stop - start)) * envelopes.MARGIN
+    doubt = coins.doubt_of(0.0, s.reals[DOUBT])
+    if coins.toss(head, chance * most, doubt) == coins.NO:
+        return coins.NO, 0.0  # no score this column can have would be accepted
+    steps = score(data, indices, start, stop, s.rows.pairs, m, law.loss, law.limit, law.bound, 1.0 / law.grid)
     alpha = law.c * law.grid * steps
     weight = envelopes.small_cosh(alpha)
     counts[EVALUATIONS] += 1
     counts[WORK] += stop - start
     counts[VIOLATIONS] += weight > light.envelope
-    return target <= weight, alpha
+    s.totals[AGAINST], s.wholes[HEAD] = s.totals[LIGHT], np.int64(head)
+    return coins.toss(head, chance * weight, doubt), alpha
 
 
 @njit(inline="always")
@@ -358,12 +295,12 @@ def _look(s: Sampler, k: int, x: int, m: float) -> None:
 
 
 @njit(inline="always")
-def _units(margin: float, log_weight: float, reals: Floats) -> Any:
-    """margin·cosh(log_weight) in units of the integer envelopes."""
+def _envelope(bound: float, reals: Floats) -> Any:
+    """The envelope of a column with this bound of c·|score|, in the units in force."""
     ref, size = reals[REF], reals[SIZE]
-    if log_weight - ref <= -envelopes.CUT:
-        return uint64(0)
-    return uint64(margin * size * envelopes.scaled_cosh(log_weight, ref))
+    if bound - ref <= -envelopes.CUT:
+        return uint64(1)
+    return envelopes.whole_above(envelopes.MARGIN * size * envelopes.scaled_cosh(bound, ref))
 
 
 @njit(inline="always")
@@ -384,14 +321,14 @@ def _turn_down(nnz: int, excess: float, horizon: Floats, clock: Floats, reals: F
 
 @njit(inline="always")
 def _try_heavy(s: Sampler, r: Any, m: float) -> Any:
-    """Proposes the heavy column in whose envelope r falls: (column, whether it is accepted, c times its score)."""
+    """Proposes the heavy column in whose envelope r falls: (column, the answer, c times its score)."""
     heavy, envelope, totals, reals, wholes, counts = s.heavy, s.envelope, s.totals, s.reals, s.wholes, s.counts
     cool_total = uint64(wholes[COOL]) * totals[COOL_EACH]
     place, old = -1, totals[COOL_EACH]
     if r < cool_total:
         x = np.int64(below(s.stream, s.which.size))
         if heavy[x, table.HOT] == 1.0:
-            return s.which[x], False, 0.0
+            return s.which[x], coins.NO, 0.0
     else:
         place = envelopes.locate(r - cool_total, envelope, s.groups, s.shift)
         x = s.hot[place]
@@ -399,53 +336,96 @@ def _try_heavy(s: Sampler, r: Any, m: float) -> Any:
     k = s.which[x]
     _look(s, k, x, m)
     alpha = s.law.c * heavy[x, table.SCORE]
-    weight = _units(1.0, abs(alpha), reals)
-    accepted = below(s.stream, old) < weight
+    weight, most = reals[SIZE] * envelopes.scaled_cosh(abs(alpha), reals[REF]), float(np.int64(old))
+    head = coins.head_of(s.stream)
+    totals[AGAINST], wholes[HEAD] = old, np.int64(head)
+    answer = coins.toss(head, weight / most, coins.doubt_of(alpha, reals[DOUBT]))
     bound = table.log_bound(heavy, x, s.horizon, s.now, s.law.c)
     if place >= 0:
-        new = _units(envelopes.MARGIN, bound, reals)
+        new = _envelope(bound, reals)
         if new < old:
             envelope[place] = new
             s.groups[place >> s.shift] -= old - new
             totals[ALL] -= old - new
-    counts[VIOLATIONS] += weight > old
-    if not accepted:
+    counts[VIOLATIONS] += weight > most
+    if answer != coins.YES:
         nnz = s.csc[2][k + 1] - s.csc[2][k]
         _turn_down(nnz, bound - abs(alpha), s.horizon, s.clock, reals, wholes)
-    return k, accepted, alpha
+    return k, answer, alpha
+
+
+@njit(inline="always")
+def _accept(s: Sampler, picks: Indices, t: int, m: float) -> Any:
+    """Proposes until a column is accepted, or its coin is open: (column, the answer, c times its score)."""
+    reals, wholes, totals, clock = s.reals, s.wholes, s.totals, s.clock
+    count, d = s.which.size, s.csc[2].size - 1
+    if wholes[ROUND] != t:  # else it goes on where a coin was open
+        # the far horizon may come first: near ones that were set since then may reach beyond it
+        passed = envelopes.has_passed(clock, s.horizon) or envelopes.has_passed(clock, s.far_horizon)
+        wholes[ROUND], wholes[STALE] = t, count > 0 and passed
+        wholes[PULLED] = wholes[READ] = 0
+        if wholes[STALE] and t > 1 and reals[WASTED] < wholes[HOT_COUNT]:
+            reals[LENGTH] = min(1.6 * max(reals[LENGTH], 0.5), 0.5 * t + 4.0)
+    while True:
+        # the last case: the envelopes have shrunk to where their one unit might count
+        wasteful, coarse = reals[SPENT] > reals[SNAPSHOT_COST], totals[ALL] <= totals[AT_REBUILD] >> uint64(7)
+        if wholes[STALE] or wasteful or coarse:
+            _refresh(s, picks, t, m)
+        r = below(s.stream, totals[ALL]) if count > 0 else uint64(0)
+        if r < totals[LIGHT]:
+            k = np.int64(below(s.stream, d))
+            answer, alpha = _try_light(s, k, m)
+        else:
+            k, answer, alpha = _try_heavy(s, r - totals[LIGHT], m)
+        if answer != coins.NO:
+            return k, answer, alpha
 
 
 # _nrt=False: arrays are not counted in and out, atomically, wherever one is taken out of the sampler, which cost a
 # fifth of the time. The kernel may therefore allocate nothing. What takes a sampler is inlined into it.
 @njit(cache=True, _nrt=False)
-def _exact_kernel(s: Sampler, index: Indices, sign: NDArray[np.int8]) -> None:
-    csc, law, stream, reals, wholes, totals, counts = s.csc, s.law, s.stream, s.reals, s.wholes, s.totals, s.counts
-    clock, horizon, far_horizon, pairs = s.clock, s.horizon, s.far_horizon, s.rows.pairs
-    count, d, light, sums = s.which.size, csc[2].size - 1, s.light, s.sums
-    for t in range(1, index.size + 1):
-        m = law.radius if t == 1 else 2.0 * law.radius / (t * (t + 1.0))
-        # the far horizon may come first: near ones that were set since then may reach beyond it
-        wholes[STALE] = count > 0 and (envelopes.has_passed(clock, horizon) or envelopes.has_passed(clock, far_horizon))
-        wholes[PULLED] = wholes[READ] = 0
-        if wholes[STALE] and t > 1 and reals[WASTED] < wholes[HOT_COUNT]:
-            reals[LENGTH] = min(1.6 * max(reals[LENGTH], 0.5), 0.5 * t + 4.0)
-        while True:
-            # the last case: the envelopes have shrunk below what integers of this size resolve
-            wasteful, coarse = reals[SPENT] > reals[SNAPSHOT_COST], totals[ALL] <= totals[AT_REBUILD] >> uint64(7)
-            if wholes[STALE] or wasteful or coarse:
-                _refresh(s, index[: t - 1], t, m)
-            r = below(stream, totals[ALL]) if count > 0 else uint64(0)
-            if r < totals[LIGHT]:
-                k = np.int64(below(stream, d))
-                accepted, alpha = _try_light(csc, k, pairs, m, law, light, stream, counts)
-            else:
-                k, accepted, alpha = _try_heavy(s, r - totals[LIGHT], m)
-            if accepted:
-                break
-        index[t - 1] = k
-        sign[t - 1] = 1 if open_uniform(stream) <= 1.0 / (1.0 + math.exp(-2.0 * alpha)) else -1
-        table.advance(csc, k, t, sign[t - 1], law, s.rows, s.ties.columns, sums, clock)
+def _exact_kernel(s: Sampler, index: Indices, sign: NDArray[np.int8]) -> Any:
+    """Draws picks from where it stands to the last one; stops earlier, with True, where a coin is open."""
+    law, reals, wholes = s.law, s.reals, s.wholes
+    for t in range(max(wholes[ROUND], 1), index.size + 1):
+        m = _factor(law.radius, t)
+        if wholes[STAGE] == PROPOSING:
+            wholes[COLUMN], answer, reals[ALPHA] = _accept(s, index[: t - 1], t, m)
+            if answer == coins.OPEN:
+                wholes[STAGE] = OPEN_COLUMN
+                return True
+        if wholes[STAGE] != SIGNED:
+            alpha, head = reals[ALPHA], coins.head_of(s.stream)
+            odds = exp_negative(2.0 * abs(alpha))
+            answer = coins.toss(head, odds / (1.0 + odds), coins.doubt_of(alpha, reals[DOUBT]))
+            if answer == coins.OPEN:
+                wholes[STAGE], wholes[HEAD] = OPEN_SIGN, np.int64(head)
+                return True
+            sign[t - 1] = 1 if (answer == coins.NO) == (alpha >= 0.0) else -1
+        k = index[t - 1] = wholes[COLUMN]
+        wholes[STAGE] = PROPOSING
+        table.advance(s.csc, k, t, sign[t - 1], law, s.rows, s.ties.columns, s.sums, s.clock)
         wholes[KNOWN] = 0
+    return False
+
+
+def _settle_coin(s: Sampler, sign: NDArray[np.int8]) -> None:
+    """The answer to the coin that the kernel left open, from the score in whole steps."""
+    data, indices, indptr = s.csc
+    law, wholes, reals = s.law, s.wholes, s.reals
+    t, k, head = (int(wholes[i]) for i in (ROUND, COLUMN, HEAD))
+    start, stop, m = indptr[k], indptr[k + 1], _factor(law.radius, t)
+    steps = score(data, indices, start, stop, s.rows.pairs, m, law.loss, law.limit, law.bound, 1.0 / law.grid)
+    log_weight = Fraction(law.c) * Fraction(law.grid) * int(steps)
+    if wholes[STAGE] == OPEN_SIGN:
+        other = coins.settle(s.stream, head, coins.sign_between(log_weight))
+        sign[t - 1] = -1 if other == (log_weight >= 0) else 1
+        wholes[STAGE] = SIGNED
+        return
+    shares = indptr.size - 1 if stop - start <= s.light.nnz else 1  # light columns share one envelope
+    factor = Fraction(float(reals[SIZE])) * shares / int(s.totals[AGAINST])
+    between = coins.weight_between(log_weight, Fraction(float(reals[REF])), factor)
+    wholes[STAGE] = ACCEPTED if coins.settle(s.stream, head, between) else PROPOSING
 
 
 def exact_picks(
@@ -476,9 +456,10 @@ def exact_picks(
     # the grid is public: it follows from the bounds and the number of rows, not from the longest column
     grid = grid_of(y.size, feature_bound * bounds[2])
     settings = (radius, scale, feature_bound, residual_bound, *bounds, grid)
-    sampler = _sampler((data, indices, indptr), y, Law(int(loss), *map(float, settings)), stream)
+    sampler = make_sampler((data, indices, indptr), y, Law(int(loss), *map(float, settings)), stream)
     picks = Picks(np.empty(rounds, dtype=np.int64), np.empty(rounds, dtype=np.int8))
-    _exact_kernel(sampler, picks.columns, picks.signs)
+    while _exact_kernel(sampler, picks.columns, picks.signs):
+        _settle_coin(sampler, picks.signs)
     counts = sampler.counts.tolist()
     if counts[VIOLATIONS]:
         raise ColonnadeError(
