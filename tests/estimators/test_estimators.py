@@ -36,6 +36,7 @@ from colonnade.privacy.events import Mechanism, Policy, plan_rho
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.local import HOLDER, EventLog, LocalLedger, Total
 from colonnade.privacy.mechanisms import SystemNoise
+from colonnade.privacy.statement import Privacy
 from reference import confident
 
 DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
@@ -458,20 +459,19 @@ def test_a_fit_that_cannot_be_closed_keeps_its_whole_reservation(tmp_path, monke
 
 
 def test_a_limit_counts_the_rounding_of_the_sampler_over_many_fits(tmp_path):
-    """Each run is cheap in rho; the distances of 200,000 picks in 20,000,000 columns add up to more than delta allows."""
-    picks = PickRecipe(1000, 20_000_000, 1e-7, 1.0, 1, True, 50.0, rounds=200_000)
+    """Each run is cheap in rho; what their samplers may be off by, as runs of earlier versions say, is over the limit."""
+    plan, distance = PickRecipe(1000, 50, 1e-7, 1.0, 1, True, 50.0).plan(), 1e-8
     terms = Terms("test", "", "nobody", "one row", "replace one row", "")
     ledger = LocalLedger(tmp_path / "ledger.db")
-    delta = 3.5 * (1.0 + math.e) * picks.distance
-    ledger.set_limit(1.0, delta)
+    ledger.set_limit(1.0, 3.5 * (1.0 + math.e) * distance)
     for _ in range(3):
-        with ledger.run(terms, picks.plan(), SystemNoise(), picks.distance):
+        with ledger.run(terms, plan, SystemNoise(), distance):
             pass
     before = ledger.total()
-    assert before.distance == pytest.approx(3 * picks.distance)
+    assert before.distance == pytest.approx(3 * distance)
     with (
         pytest.raises(BudgetExhausted, match="rounding of samplers"),
-        ledger.run(terms, picks.plan(), SystemNoise(), picks.distance),
+        ledger.run(terms, plan, SystemNoise(), distance),
     ):
         pass
     assert before == ledger.total()
@@ -655,16 +655,34 @@ def test_picks_are_drawn_at_a_scale_that_their_price_pays_for(monkeypatch):
         assert 0.99 * rho_for(1.0, 1e-6) < price <= rho_for(1.0, 1e-6)
 
 
-def test_the_samplers_own_rounding_is_taken_off_delta():
-    made = PickRecipe(1000, 50, 0.02, 1.0, 1, True, 50.0)
-    assert 0 < made.distance < 1e-9
+@pytest.mark.parametrize(
+    ("rows", "columns", "rounds", "delta"),
+    [(19_996, 1_355_191, 4_000, 1e-6), (8_407_752, 30_000_000, 4_000, 1e-9), (100, 50, 100_000, 1e-12)],
+)
+def test_the_whole_budget_goes_to_the_picks_however_many_and_among_however_many_columns(rows, columns, rounds, delta):
+    """The shapes of News20 and KDDA, and more picks than rows: the sampler takes nothing of delta."""
+    model = SparseClassifier(radius=50.0, rounds=rounds, epsilon=1.0, delta=delta, method="frank-wolfe")
+    made, _ = model._recipe(rows, columns, Privacy(1.0, delta), 1, True, 1.0)
+    assert made.picks == rounds
+    assert made.distance == 0.0
+    assert plan_rho(made.plan()) == pytest.approx(rho_for(1.0, delta), rel=1e-11)
+
+
+def test_a_fit_of_picks_states_its_rho_and_all_of_its_epsilon():
     X, labels, _ = table(21)
-    with pytest.raises(InvalidInput, match="Give fewer rounds"):
-        private_classifier(method="frank-wolfe", delta=1e-12, rounds=100_000).fit(X, labels)
-    few = private_classifier(method="frank-wolfe", epsilon=14.0, delta=1e-6).fit(X, labels)
-    assert 13.9 < few.privacy_.epsilon <= 14.0
-    with pytest.raises(InvalidInput, match="Give fewer rounds"):  # one pick more than the rule found affordable
-        clone(few).set_params(rounds=int(int(few.history_[0]["release"].split()[0]) / 0.9) + 2).fit(X, labels)
+    few = private_classifier(method="frank-wolfe", epsilon=30.0, delta=1e-6).fit(X, labels)
+    assert few.privacy_.epsilon == pytest.approx(30.0, rel=1e-9)
+    assert few.privacy_.rho == pytest.approx(rho_for(30.0, 1e-6), rel=1e-9)
+
+
+def test_noise_too_small_for_the_bounds_of_scores_is_refused():
+    """2^30 is 10^9: with 10^-8 of slack a proposal would be accepted once in e^10 times, and beyond that never."""
+    made = PickRecipe(1_000, 50, 8.0, 3.0, 1, True, 50.0, rounds=4)
+    assert made.reach == pytest.approx(1_000.0)  # n·B·√(2ρ/T)/(2B)
+    model = SparseClassifier(epsilon=1e12, delta=1e-6, method="frank-wolfe", rounds=1)
+    with pytest.raises(InvalidInput, match="times the noise"):
+        model._recipe(100_000, 10, Privacy(1e12, 1e-6), 1, True, 1.0)
+    assert model._recipe(1_000, 10, Privacy(1e12, 1e-6), 1, True, 1.0)[0].reach > 1e8
 
 
 @pytest.mark.parametrize("keep", [None, 5])

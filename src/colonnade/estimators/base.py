@@ -20,6 +20,7 @@ from threadpoolctl import ThreadpoolController
 from colonnade.data.notices import UNSPENT, about_rows
 from colonnade.errors import InvalidInput, MostlyNoise, NothingToLearn, unquoted
 from colonnade.estimators.recipe import (
+    FARTHEST_REACH,
     ClipMap,
     PickRecipe,
     RowMap,
@@ -34,8 +35,7 @@ from colonnade.kernels.arrays import Floats
 from colonnade.kernels.corrective import NEGLIGIBLE, Certified, SparseProblem, certify, corrective_fit, scores_of
 from colonnade.kernels.lazy import lazy_picks
 from colonnade.kernels.sparse_fw import LossCode, model_of_picks
-from colonnade.privacy.accountant import delta_left, rho_for
-from colonnade.privacy.accountant import epsilon as epsilon_of
+from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, SENSIBLE
 from colonnade.privacy.events import plan_rho, shown
 from colonnade.privacy.ledger import Terms
@@ -208,7 +208,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         check_delta(privacy, n)
         for remark in remarks_on(privacy):
             warnings.warn(remark, UserWarning, stacklevel=5)
-        recipe, kept_delta, why = self._recipe(n, d, privacy, len(targets), classify, scale)
+        recipe, why = self._recipe(n, d, privacy, len(targets), classify, scale)
         plan = recipe.plan()
         for remark in recipe.remarks:
             warnings.warn(f"{remark}.", MostlyNoise, stacklevel=5)
@@ -221,9 +221,11 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         self._rows = rows
         self.history_ = [{"release": c.what, "times": c.count, "rho": c.rho} for c in plan]
         mind = large_delta(privacy, n)
-        self.privacy_ = self._statement(privacy, plan_rho(plan), kept_delta, why, ledger, len(targets), mind)
+        self.privacy_ = self._statement(privacy, plan_rho(plan), why, ledger, len(targets), mind)
         if search is not None:  # who sees one of its models has seen what chose it: all that the ledger has
-            self.privacy_ = replace(self.privacy_, epsilon=ledger.total().epsilon(delta))
+            total = ledger.total()
+            rho = total.rho if total.distance == 0.0 else None  # beside a distance rho does not bound all that is seen
+            self.privacy_ = replace(self.privacy_, epsilon=total.epsilon(delta), rho=rho)
         return np.array([model.w * scale for model in models]), np.array([model.b * scale for model in models])
 
     def _short_of(self, distance: float, rho: float, fits: int) -> str:
@@ -234,8 +236,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
 
     def _recipe(
         self, n: int, d: int, privacy: Privacy, targets: int, classify: bool, scale: float
-    ) -> tuple[RowRecipe | PickRecipe, float, str]:
-        """What will be released, the delta that its rho is computed with, and where it is derived: all public."""
+    ) -> tuple[RowRecipe | PickRecipe, str]:
+        """What will be released, and where it is derived: all public."""
         bound, radius = float(self.feature_bound), float(self.radius) / scale
         rho = rho_for(privacy.epsilon, privacy.delta) * (1.0 - 1e-12)  # shares of it add up to a little less
         keep = None if self.max_features is None or self.max_features >= d else int(self.max_features)
@@ -246,19 +248,14 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             method = cheaper(n, d, rho / targets, bound=bound, norm=norm, radius=radius, classify=classify)
         if method == "gaussian":
             rows = RowRecipe(n, d, rho, bound, targets, classify, keep=keep, rounds=rounds, norm=float(self.row_norm))
-            return rows, privacy.delta, STEPPED if rows.steps else DERIVED["sum"]
+            return rows, STEPPED if rows.steps else DERIVED["sum"]
         picks = PickRecipe(n, d, rho, bound, targets, classify, radius, keep=keep, rounds=rounds)
-        left = delta_left(privacy.delta, privacy.epsilon, picks.distance)
-        while rounds is None and left < 0.5 * privacy.delta and picks.picks > 1:
-            picks = replace(picks, rounds=int(0.9 * picks.picks))
-            left = delta_left(privacy.delta, privacy.epsilon, picks.distance)
-        if left < 0.5 * privacy.delta:
+        if picks.reach > FARTHEST_REACH:
             raise InvalidInput(
-                f"rounds={picks.picks:,} among {d:,} columns: the sampler's own rounding would use more than half of "
-                f"delta={privacy.delta:g}. Give fewer rounds, a smaller epsilon, or method='gaussian'."
+                f"epsilon={privacy.epsilon:g}, {n:,} rows: scores may be {picks.reach:.2g} times the noise, and picks would "
+                "take too long to draw. Give a smaller epsilon, more rounds, or method='gaussian'."
             )
-        rho = rho_for(privacy.epsilon, left) * (1.0 - 1e-12)
-        return replace(picks, rho=rho, rounds=picks.picks), left, DERIVED[method]
+        return picks, DERIVED[method]
 
     def _terms(self, recipe: RowRecipe | PickRecipe) -> Terms:
         name = type(self).__name__
@@ -266,7 +263,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         return Terms(name, settings, Trust.NOBODY, str(ROW), ROW.neighbours, fingerprint="")
 
     def _statement(
-        self, privacy: Privacy, rho: float, delta: float, why: str, ledger: LocalLedger, targets: int, mind: str
+        self, privacy: Privacy, rho: float, why: str, ledger: LocalLedger, targets: int, mind: str
     ) -> PrivacyStatement:
         total = ledger.total()
         in_memory = "in memory with this estimator, so clones and copies count apart"
@@ -276,6 +273,4 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         spent = f"{total.runs} fit{'s' if total.runs > 1 else ''}, rho {total.rho:.4g} in all, {all_of_it}"
         derivation = f"docs/privacy.md, {why}{parts}; the ledger, kept {where}, has {spent}"
         sees = "the fitted model: coefficients, intercepts and settings"
-        statement = derived_statement(privacy, rho, ROW, sees, derivation, caveat=mind)
-        # Where a part of delta pays for something else, rho alone does not bound all that is seen.
-        return replace(statement, epsilon=epsilon_of(rho, delta), rho=rho if delta == privacy.delta else None)
+        return derived_statement(privacy, rho, ROW, sees, derivation, caveat=mind)

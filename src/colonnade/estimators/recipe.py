@@ -48,6 +48,7 @@ SPREADS = 2.0 ** np.arange(-7.0, 2.0)  # sizes of scores that gradient steps may
 INSIDE = 0.98  # of all rows lie within the spread of scores
 FARTHEST_MEAN = 0.96  # of a target, however rare a class is: a released mean may lie anywhere
 MOST_PICKS = 10_000
+FARTHEST_REACH = 2.0**30  # of a score over the noise: bounds of scores are good to 1e-8, and proposals go by them
 
 
 @dataclass(frozen=True)
@@ -330,6 +331,7 @@ class PickRecipe:
     radius: float
     keep: int | None = None
     rounds: int | None = None
+    distance = 0.0  # picks are drawn exactly too
 
     @property
     def sensitivity(self) -> float:
@@ -352,11 +354,9 @@ class PickRecipe:
         return best if self.keep is None else min(best, self.keep)
 
     @property
-    def distance(self) -> float:
-        """How far the law of all picks may be from the ideal one, in total variation."""
-        c = math.sqrt(2.0 * self.rho / self.targets / self.picks) / self.sensitivity
-        one = 2.0 * (c * self.n * self.bound + 64.0) * 2.0**-52 + (self.d + 2.0) * 2.0**-54 + 2.0**-49
-        return self.targets * self.picks * one
+    def reach(self) -> float:
+        """The largest score that n rows can have, over the scale of the noise of one pick."""
+        return self.n * self.bound * math.sqrt(2.0 * self.rho / self.targets / self.picks) / self.sensitivity
 
     def plan(self) -> Plan:
         event = Event(Mechanism.PICKS, self.rho / self.targets, math.inf)
