@@ -252,8 +252,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         picks = PickRecipe(n, d, rho, bound, targets, classify, radius, keep=keep, rounds=rounds)
         if picks.reach > FARTHEST_REACH:
             raise InvalidInput(
-                f"epsilon={privacy.epsilon:g}, {n:,} rows: scores may be {picks.reach:.2g} times the noise, and picks would "
-                "take too long to draw. Give a smaller epsilon, more rounds, or method='gaussian'."
+                f"epsilon={privacy.epsilon:g}, {n:,} rows: scores may be {picks.reach:.2g} times the noise: picks "
+                "would take too long to draw. Give a smaller epsilon, more rounds, or method='gaussian'."
             )
         return picks, DERIVED[method]
 
