@@ -350,7 +350,7 @@ def test_a_run_that_settles_every_coin_has_the_law(monkeypatch):
 # ------------------------------------------------------------------------------------------------ envelopes
 
 
-@pytest.mark.parametrize("bounds", ["tied", "at the cut", "one far above", "beyond all exponents", "spread"])
+@pytest.mark.parametrize("bounds", ["tied", "at the cut", "one far above", "beyond all exponents", "spread", "light"])
 def test_no_envelope_is_below_the_real_weight_nor_zero(bounds):
     """Whole envelopes of 50,000 columns beside 60 digits of their largest weights; their sum is the total."""
     count = 50_000
@@ -360,14 +360,16 @@ def test_no_envelope_is_below_the_real_weight_nor_zero(bounds):
         "one far above": np.r_[10_000.0, np.full(count - 1, 1.0)],
         "beyond all exponents": np.r_[1e6, np.linspace(0.0, 1e6, count - 1)],
         "spread": np.linspace(100.0, 160.0, count),
+        "light": np.linspace(0.0, 5.0, count),
     }[bounds]
+    cool_top = 0.5 if bounds == "light" else 90.0
     heavy, scratch = np.zeros((count, envelopes.table.WIDTH)), np.empty(count)
     heavy[:, envelopes.table.SCORE] = heavy[:, envelopes.table.CAP] = logs
     heavy[:, envelopes.table.TAKEN] = -1.0  # in no snapshot
     envelope, groups, flat = np.zeros(count, np.uint64), np.zeros((count >> 8) + 1, np.uint64), np.zeros(30)
-    hot, light = np.arange(count), 30e6 * 1.13
+    hot, light = np.arange(count), 30e6 * (envelopes.small_cosh(0.5) * envelopes.MARGIN)  # as make_sampler has it
     ref, size, all_light, each, every = envelopes.rebuild_envelopes(
-        heavy, flat, flat, 1.0, light, 7, 90.0, 8, hot, scratch, envelope, groups
+        heavy, flat, flat, 1.0, light, 7, cool_top, 8, hot, scratch, envelope, groups
     )
     assert int(envelope.min()) >= 1
     assert sum(map(int, envelope)) == sum(map(int, groups))
@@ -375,5 +377,5 @@ def test_no_envelope_is_below_the_real_weight_nor_zero(bounds):
     with mpmath.workdps(DIGITS):
         for i in {0, 1, 2, count // 2, count - 2, count - 1, *range(0, count, 997)}:
             assert real(size) * mpmath.cosh(real(logs[i])) * mpmath.exp(-real(ref)) <= int(envelope[i])
-        assert real(size) * mpmath.exp(-real(ref)) * real(light) <= int(all_light)
-        assert real(size) * mpmath.cosh(90) * mpmath.exp(-real(ref)) <= int(each)
+        assert real(size) * mpmath.exp(-real(ref)) * 30_000_000 * mpmath.cosh(0.5) <= int(all_light)
+        assert real(size) * mpmath.cosh(cool_top) * mpmath.exp(-real(ref)) <= int(each)
