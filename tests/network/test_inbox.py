@@ -131,6 +131,15 @@ def test_a_flood_of_questions_is_refused_and_fills_nothing(box: Inbox) -> None:
         assert len(box.questions(every=True)) <= 5 + 3
 
 
+def test_the_newest_answers_stay_known(box: Inbox) -> None:
+    with mock.patch.multiple(module, KEPT=3):
+        for place in range(8):
+            put(box, replace(ASKED, run=f"run-{place}"))
+            say(box, f"run-{place}", False)
+        put(box, replace(ASKED, run="last"))
+        assert [one.run for one in box.questions(every=True)] == ["run-6", "run-7", "last"]
+
+
 def test_a_run_that_is_over_takes_its_question_along(box: Inbox) -> None:
     put(box)
     put(box, replace(ASKED, run="run-2"))

@@ -71,6 +71,14 @@ def test_a_job_that_is_put_back_waits_and_one_that_has_begun_comes_first(queue: 
     assert (taken.name, taken.troubles, taken.attempts, taken.round, text) == ("b", 1, 2, 3, TEXT)
 
 
+def test_an_owner_without_a_running_job_comes_before_a_begun_one_of_who_has_some(queue: JobQueue) -> None:
+    for name, owner in (("a1", "airline"), ("a2", "airline"), ("b1", "bank")):
+        queue.submit(name, TEXT, owner)
+    assert names(queue, 1) == ["a1"]
+    queue.progress("a2", "run-of-a2", 1, 10)  # it had begun, and was put back
+    assert names(queue, 2) == ["b1", "a2"]
+
+
 def test_jobs_that_ran_when_a_service_died_wait_for_the_next_one(tmp_path: Path, queue: JobQueue) -> None:
     queue.submit("a", TEXT, "lab")
     queue.take()

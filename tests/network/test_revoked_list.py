@@ -9,9 +9,11 @@ import datetime
 import json
 import subprocess
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from typer.testing import CliRunner
 
@@ -20,7 +22,7 @@ from colonnade.cli import app
 from colonnade.cli.coordinator import write_example
 from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput
-from colonnade.network import certs
+from colonnade.network import certs, revoked_list
 from colonnade.network.certs import RevocationList, tls_in
 from colonnade.network.hub import Grpc
 from colonnade.network.party_file import PartyFile
@@ -176,6 +178,20 @@ def test_whatever_cannot_be_read_of_a_list_pauses_and_lets_nobody_in(kind: str, 
     with pytest.raises(InvalidInput):
         lists(folder)
     (folder / "revoked.pem").write_bytes(whole)
+    assert certs.distrust(lab, "lab", None, found) is None
+
+
+@pytest.mark.parametrize("error", [UnsupportedAlgorithm("ed448"), x509.InvalidVersion("7", 7), OverflowError("a date")])
+def test_whatever_error_the_parser_has_for_a_list_it_pauses(error: Exception, folder: Path, monkeypatch) -> None:
+    """Parts are parsed when they are asked for, by a library whose errors differ between versions."""
+    found, lab = lists(folder), certs.read(folder / "lab.pem")
+    parsed = mock.Mock(side_effect=error)
+    monkeypatch.setattr(revoked_list, "_parse_list", parsed)
+    (folder / "revoked.pem").write_bytes((folder / "revoked.pem").read_bytes() + b"\n")
+    assert certs.distrust(lab, "lab", None, found) == "unreadable"
+    assert parsed.called
+    monkeypatch.undo()
+    monkeypatch.setattr(RevocationList, "LOOK_AGAIN", 0.0)
     assert certs.distrust(lab, "lab", None, found) is None
 
 
