@@ -29,6 +29,8 @@ from colonnade.errors import ColonnadeError
 from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels
 from colonnade.methods.gram.messages import Introduce
 from colonnade.methods.method import Done
+from colonnade.network.questions import Question
+from colonnade.network.refusals import silence
 from colonnade.privacy.keyring import Keyring
 from colonnade.runtime.wire import Letter, decode, encode
 
@@ -138,3 +140,15 @@ def test_a_party_that_signs_by_another_key_than_its_pin_gets_nothing_from_the_ot
         }
         for name in honest:
             assert entries(straw.services[name]) == []
+
+
+@pytest.mark.parametrize("what", Question, ids=str)
+def test_silence_is_said_of_who_may_still_think_or_of_who_hangs(what):
+    """Only a run that is considered waits for an operator."""
+    error = silence("bank", what, 30.0)
+    assert (error.party, str(error).startswith(f"'bank' did not answer {what.value!r} for 30 seconds.")) == (
+        "bank",
+        True,
+    )
+    assert ("may not have decided yet" in str(error)) is (what is Question.CONSIDER)
+    assert ("Its process hangs" in str(error)) is (what is not Question.CONSIDER)
