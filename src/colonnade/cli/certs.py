@@ -109,7 +109,7 @@ def show(
     with explained():
         from colonnade.network import certs
 
-        revoked, files = set[int](), [path]
+        revoked, files = frozenset[int](), [path]
         if path.is_dir():
             files = [path / "authority.pem", *sorted((path / "issued").glob("*.pem"))]
             revoked = certs.revoked_serials(path / "revoked.pem", [certs.read(files[0])])
