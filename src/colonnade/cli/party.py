@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import logging
 import math
 import os
@@ -216,13 +215,14 @@ def show(
     """
     with explained():
         from colonnade.data.text_file import read_text
+        from colonnade.network.party_data import part_path, read_part
         from colonnade.network.party_file import PartyFile
 
-        text = read_text(PartyFile.load(file).store / "fits" / f"{run}.part.json")
+        settings = PartyFile.load(file)
+        part = read_part(path := part_path(settings.store, run), settings.name)
         if as_json:
-            typer.echo(text)
+            typer.echo(read_text(path))
             return
-        part = json.loads(text)
         names = part["features"] or [f"x{place}" for place in range(len(part["coefficients"]))]
         for name, value in zip(names, part["coefficients"], strict=True):
             typer.echo(str(value) if quiet else f"{value!s:>24}  {name}")

@@ -80,7 +80,15 @@ def sparse(
             def tell(done: float) -> None:
                 show({"round": int(100 * done)})
 
-            model = fit_file(data, estimator, label=label, columns=columns, progress=tell)
+            try:
+                model = fit_file(data, estimator, label=label, columns=columns, progress=tell)
+            except co.InvalidInput:
+                raise
+            except ValueError:  # of scikit-learn, and its message may quote a cell
+                raise co.InvalidInput(
+                    f"rows or labels of {data} do not suit --task {task}: classify needs two or more classes, and all "
+                    "numbers must be finite. Correct the file, or choose the other task."
+                ) from None
         _write(target, model.estimator)
         facts = {**model.table(), "model": str(target)}
         answer(facts, lined(facts), str(target), quiet, as_json)

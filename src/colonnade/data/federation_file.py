@@ -92,8 +92,7 @@ class Member:
         if (self.schema is None) == (self.columns is None):
             raise InvalidInput("a party has either schema = ... or, for a plain matrix, columns = ...")
         for name, count in (("columns", self.columns), ("rows", self.rows)):
-            if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
-                raise InvalidInput(f"{name} must be a whole number, got {count!r}")
+            _check_count(name, count)
         if self.most is not None and (type(self.most) is not int or not 1 <= self.most <= _MOST):
             raise InvalidInput(f"most must be a number of keys, at least 1 and at most {_MOST:,}; got {self.most!r}")
 
@@ -133,6 +132,9 @@ class FederationFile:
     deadline: float | None = None  # seconds that a party may be silent in a run
 
     def __post_init__(self) -> None:
+        _check_count("rows", self.rows)
+        if not isinstance(self.hub, str | None):
+            raise InvalidInput(f'hub must be a text, as in hub = "hub.example.org:7443"; got {str(self.hub)[:40]!r}')
         late = self.deadline
         if late is not None and not (type(late) in (int, float) and 1.0 <= late <= LONGEST):
             raise InvalidInput(f"deadline is a number of seconds, 1 to {LONGEST:,}; got {late!r}")
@@ -363,6 +365,11 @@ def _hexadecimal(name: str, text: str, kind: str) -> None:
     raw = str(text).removeprefix(kind)
     if not (str(text).startswith(kind) and len(raw) == 64 and set(raw) <= set("0123456789abcdef")):
         raise InvalidInput(f"{name} must be {kind!r} and 64 hexadecimal digits, got {str(text)[:24]!r}")
+
+
+def _check_count(name: str, count: object) -> None:
+    if count is not None and (type(count) is not int or not 0 <= count <= _MOST):
+        raise InvalidInput(f"{name} must be a whole number, {_MOST:,} at most; got {str(count)[:40]!r}")
 
 
 def _policy_entries(policy: Policy) -> dict[str, Any]:

@@ -20,10 +20,10 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-from colonnade.errors import InvalidInput, PolicyRefused
+from colonnade.errors import InvalidInput, PolicyRefused, StoreError
 from colonnade.network.party_run import Request, Undecided
 from colonnade.network.shared_file import SharedFile
 
@@ -131,6 +131,10 @@ class Inbox:
         with self._explained():
             columns = "run, code, shown, asked, until, answer"
             rows = self._db.execute(f"select {columns} from question order by asked").fetchall()  # noqa: S608  fixed
+        for row in rows:
+            self._file.check_kinds(row, [str(one.type) for one in fields(OpenQuestion)])
+            if row[-1] not in ("", "yes", "no"):
+                raise StoreError(f"{self.path} is damaged: an answer is neither yes nor no. Restore a copy of it.")
         found = [OpenQuestion(*row) for row in rows]
         return [one for one in found if every or one.state == "open"]
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, StoreError
 from colonnade.network.shared_file import SharedFile
 
 MOST = 1000  # jobs that are not over
@@ -70,6 +70,7 @@ class QueuedJob:
         return self.state in OVER
 
 
+_KINDS = [str(one.type) for one in fields(QueuedJob)]
 _COLUMNS = ", ".join(one.name for one in fields(QueuedJob))
 
 
@@ -201,4 +202,9 @@ class JobQueue:
 
     def _find(self, clause: str, *values: Any) -> list[QueuedJob]:
         query = f"select {_COLUMNS} from job where {clause} order by seq"  # noqa: S608  clauses are fixed, above
-        return [QueuedJob(*row) for row in self._db.execute(query, values).fetchall()]
+        found = self._db.execute(query, values).fetchall()
+        for row in found:
+            self._file.check_kinds(row, _KINDS)
+            if row[4] not in (*OPEN, *OVER):
+                raise StoreError(f"{self.path} is damaged: a job has no state that is known. Restore a copy of it.")
+        return [QueuedJob(*row) for row in found]

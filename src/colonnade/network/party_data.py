@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -309,6 +310,24 @@ def part_path(store: Path, run: str) -> Path:
     return store / "fits" / f"{run}.part.json"
 
 
+def read_part(path: Path, party: str) -> Any:
+    """A party's part of a model, as `PartyRun` wrote it."""
+    text = read_text(path)
+    try:
+        part = json.loads(text)
+        known = (part["format"], part["version"], part["party"]) == ("colonnade part", 1, party)
+        x, own, names = np.asarray(part["coefficients"], np.float64), part["intercept"], part["features"]
+        named = names is None or (len(names) == x.size and all(isinstance(name, str) for name in names))
+        usable = x.ndim == 1 and np.isfinite(x).all() and (own is None or math.isfinite(own)) and named
+    except UNREADABLE:
+        known = usable = False
+    if not (known and usable):
+        raise InvalidInput(
+            f"{path} is not this party's part of a model, or it is damaged. Nothing was sent. Restore it from a copy."
+        )
+    return part
+
+
 def rows_path(store: Path, run: str) -> Path:
     """Where a party keeps which rows a run's model was learned from: a random key, and digests under it."""
     return store / "fits" / f"{run}.rows"
@@ -345,18 +364,7 @@ class Scoring:
             raise InvalidInput(
                 f"{self.data.name!r} has no part of that model. Nothing was sent. Name the store with it: models = ..."
             )
-        try:
-            part = json.loads(read_text(path))
-            known = (part["format"], part["version"], part["party"]) == ("colonnade part", 1, self.data.name)
-            x, own = np.asarray(part["coefficients"], np.float64), part["intercept"]
-            usable = x.ndim == 1 and np.isfinite(x).all() and (own is None or np.isfinite(own)) and "features" in part
-        except UNREADABLE as error:
-            raise InvalidInput(f"{path} is damaged. Nothing was sent. Restore it from a copy of the store.") from error
-        if not (known and usable):
-            raise InvalidInput(
-                f"{path} is not this party's part of a model, or is damaged. Nothing was sent. Restore it from a copy."
-            )
-        return part
+        return read_part(path, self.data.name)
 
     def keep_rows(self, run: str, agreement: Agreement) -> None:
         """Keep which rows a model was learned from, so that they can be refused when scores are asked for."""

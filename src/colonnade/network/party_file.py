@@ -174,6 +174,9 @@ class PartyFile:
         limits, file = _read_limits(raw.get("limits", {})), FederationFile.load(folder / raw["federation"])
         if (hub := raw.get("hub", file.hub)) is None:
             raise InvalidInput('hub = "host:port" is missing here and in the federation file')
+        if raw["name"] not in file.members:
+            there = ", ".join(file.members)
+            raise InvalidInput(f"{raw['name']!r} is not a party of the federation file; there are {there}")
         store, key, models = folder / raw["store"], folder / raw["key"], raw.get("models")
         name, tls = raw["name"], tls_in(folder / raw["certs"], raw["name"]).kept_in(store)
         more = limits, port, raw.get("listen"), None if models is None else folder / models, float(hours)
@@ -244,7 +247,7 @@ def read_table(source: str, query: str | None, file: FederationFile, name: str) 
     if source.endswith(".npz"):
         try:
             return sparse.load_npz(source)
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:  # whatever unpacking ends in
             # Its message may quote an entry.
             raise InvalidInput(f"{source} is no sparse matrix ({type(error).__name__}). Save it with scipy.") from None
     if name not in file.members:
@@ -263,7 +266,7 @@ def read_table(source: str, query: str | None, file: FederationFile, name: str) 
 def _read_array(path: Path) -> NDArray[Any]:
     try:
         return np.array(np.lib.format.open_memmap(path, mode="r"))  # never unpickles
-    except (OSError, ValueError) as error:
+    except Exception as error:  # whatever parsing its head ends in
         # Its message may quote what stands in the file.
         raise InvalidInput(f"{path} is no array ({type(error).__name__}). Save it with numpy.save.") from None
 

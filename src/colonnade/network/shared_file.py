@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from colonnade.errors import StoreError
 from colonnade.privacy.database import WAIT, is_busy, open_database
+
+_KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "None": type(None)}
+_LARGEST = 1e11  # of counts and times: within what calendars know
 
 
 class SharedFile:
@@ -61,12 +64,24 @@ class SharedFile:
                 if self.db.in_transaction:
                     self.db.execute("rollback")
 
+    def check_kinds(self, row: Sequence[object], kinds: Sequence[str]) -> None:
+        """StoreError where a value of a row is of another kind than was written: "str", "int", "float | None"."""
+        for value, kind in zip(row, kinds, strict=True):
+            wanted = tuple(_KINDS[one] for one in kind.split(" | "))
+            whole = isinstance(value, int) and "float" in kind
+            sensible = not isinstance(value, int | float) or abs(value) <= _LARGEST
+            if not ((isinstance(value, wanted) or whole) and sensible):
+                raise StoreError(
+                    f"{self.path} is damaged: it holds {type(value).__name__} where {kind} was written. Restore a copy "
+                    "of it, or remove the file to begin another."
+                )
+
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
         """Turn what SQLite and the system say about the disk into what the user can do."""
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             if is_busy(error):
                 why = f"another process has had it for {WAIT:g} seconds. Wait for its end and try again."
             else:

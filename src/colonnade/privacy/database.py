@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from colonnade.errors import LedgerDamaged, StoreError
+from colonnade.errors import ColonnadeError, LedgerDamaged, StoreError
 
 WAIT = 60.0  # seconds for another process to be done with the file
+_OTHER_KINDS = (TypeError, ValueError, OverflowError, AttributeError)  # a text where a number was written, and so on
 _PAUSE = 0.01  # seconds, at most, before another try
 
 
@@ -69,7 +70,7 @@ class disk:  # noqa: N801  read as a function, and a class since every step of e
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if isinstance(error, sqlite3.DatabaseError | OSError):
             raise explain(self._path, error) from error
-        if isinstance(error, TypeError | ValueError | OverflowError | AttributeError):
+        if isinstance(error, _OTHER_KINDS) and not isinstance(error, ColonnadeError):
             raise LedgerDamaged(
                 f"{self._path} holds a value of another kind than was written there ({type(error).__name__}). Nothing "
                 "will be released from it: restore the newest copy of the file and its `blobs` folder."

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
+from numbers import Real
 from operator import attrgetter
 
 from colonnade.errors import InvalidInput, LedgerDamaged, PolicyRefused
@@ -84,6 +85,7 @@ def _event_json(event: Event) -> str:  # a long run makes the same few events ov
 
 
 _KIND = attrgetter("mechanism", "rho", "scope", "audience")
+_MOST_ROWS = 10**10
 EXACT = Event(Mechanism.EXACT, math.inf, math.inf)
 MASKED = Event(Mechanism.MASKED, 0.0, 0.0)
 HIDDEN = Event(Mechanism.HIDDEN, 0.0, 0.0)
@@ -178,13 +180,16 @@ class Policy:
     def __post_init__(self) -> None:
         if self.quorum is not None and (type(self.quorum) is not int or self.quorum < 2):
             raise InvalidInput(f"quorum is a number of parties, at least 2; got {self.quorum!r}")
-        if self.least is not None and (type(self.least) is not int or self.least < 1):
-            raise InvalidInput(f"least is a number of rows, at least 1; got {self.least!r}")
+        if self.least is not None and (type(self.least) is not int or not 1 <= self.least <= _MOST_ROWS):
+            raise InvalidInput(f"least is a number of rows, at least 1 and at most {_MOST_ROWS:,}; got {self.least!r}")
         for name in ("exact", "scores", "consortium"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInput(f"{name} must be true or false, got {getattr(self, name)!r}")
         if (self.epsilon is None) != (self.delta is None):
             raise InvalidInput("a budget needs both epsilon and delta; give both, or neither for no budget")
+        for name in ("epsilon", "delta"):
+            if not isinstance(figure := getattr(self, name), Real | None) or isinstance(figure, bool):
+                raise InvalidInput(f"a budget needs a number as {name}, got {figure!r}")
         if self.epsilon is not None and not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise InvalidInput(f"a budget needs a finite epsilon > 0, got {self.epsilon}")
         if self.delta is not None and not 0 < self.delta < 1:

@@ -194,7 +194,7 @@ class FileLog:
                 self._db.execute("begin immediate")
                 try:
                     last = self._db.execute(_LAST).fetchone() if self._has_tables else None
-                    self._head = bytes(last[0]) if last else _START
+                    self._head = self._blob(last[0]) if last else _START
                 except BaseException:
                     self._db.execute("rollback")
                     raise
@@ -317,7 +317,7 @@ class FileLog:
             if row is None:
                 row = (secrets.token_bytes(size),)
                 self._db.execute("insert into secret values (?, ?, ?)", (run, name, row[0]))
-        return bytes(row[0])
+        return self._blob(row[0])
 
     def keep(self, run: str, name: str, value: bytes) -> None:
         """A secret that changes: the last value only is kept, outside the chain."""
@@ -329,7 +329,7 @@ class FileLog:
             row = self._db.execute(_KEPT, (run, name)).fetchone()
         if row is None:
             raise LedgerDamaged(f"{self.path}: what run {run} has added up so far is gone. The run cannot go on.")
-        return bytes(row[0])
+        return self._blob(row[0])
 
     def has_secret(self, run: str, name: str) -> bool:
         """Whether `secret` would find one; nothing is written."""
@@ -356,7 +356,7 @@ class FileLog:
         """The head after so many rows; empty if there are not so many."""
         with disk(self.path):
             row = self._db.execute("select head from log where seq = ?", (count,)).fetchone()
-        return bytes(row[0]) if row else b""
+        return self._blob(row[0]) if row else b""
 
     def length(self) -> int:
         with disk(self.path):

@@ -207,7 +207,7 @@ def _npz(file: Path, label: str | None, tell: Progress) -> tuple[Any, NDArray[An
     try:
         X = sparse.csc_array(sparse.load_npz(file), dtype=np.float64)
         y = np.array(np.lib.format.open_memmap(beside, mode="r"))
-    except (ValueError, KeyError, OSError) as error:
+    except Exception as error:  # whatever unpacking and parsing end in
         what = f"{file.name} or {beside.name} cannot be read ({type(error).__name__})"
         raise InvalidInput(f"{what}. Save them with scipy and NumPy.") from None  # its message may quote the file
     if y.shape != (X.shape[0],):
