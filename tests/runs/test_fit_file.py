@@ -172,3 +172,40 @@ def test_a_small_file_cannot_ask_for_memory(plain, tmp_path):
     other = write(tmp_path / "other.json", json.dumps(raw))
     code = f"import resource; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)); import colonnade as co\nfor path in {[str(one), str(other)]!r}:\n  try: co.load(path)\n  except co.InvalidInput as error: assert 'too large for the file' in str(error), error\n  else: raise SystemExit(1)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "bad"),
+    [
+        (KINDS[0], "intercept", NAN),
+        (KINDS[0], "intercept", INF),
+        (KINDS[0], "objective", NAN),
+        (KINDS[0], "gap", NAN),
+        (KINDS[0], "seconds", -1.0),
+        (KINDS[1], "spread", -0.5),
+        (KINDS[1], "spread", NAN),
+        ("adaboost", "weights", NAN),
+        ("adaboost", "weights", INF),
+        ("adaboost", "signs", NAN),
+        ("adaboost", "thresholds", NAN),
+    ],
+)
+def test_a_figure_that_is_nan_or_an_sd_below_zero_is_refused(kind, field, bad, plain, tmp_path):
+    """Either would make a score or an interval of it without a word: every comparison with nan is false."""
+    raw = json.loads(json.dumps(plain[kind]))
+    named = field
+    if field == "spread":
+        coefficients = raw["coefficients"]
+        raw["spread"] = {party: {**x, "places": [0], "values": [1.0]} for party, x in coefficients.items()}
+        assert tried(write(tmp_path / "fit.json", json.dumps(raw))) == "read"
+        raw["spread"][next(iter(coefficients))]["values"] = [bad]
+    elif kind == "adaboost":
+        part = next(part for part in raw["model"].values() if part["columns"])
+        part[field][0], named = bad, "model"
+    else:
+        raw[field] = bad
+    with pytest.raises(co.InvalidInput, match=f"'{named}' is not of its kind, is not finite"):
+        co.load(write(tmp_path / "fit.json", json.dumps(raw)))

@@ -12,6 +12,7 @@ import statsmodels.api as sm
 from statsmodels.stats.outliers_influence import variance_inflation_factor
 
 import colonnade as co
+from colonnade.methods.gram.rule import Sums
 from colonnade.runs.release_file import from_plain, to_plain
 
 ROWS = 4000
@@ -480,6 +481,36 @@ def test_a_release_file_that_was_changed_is_refused(fit):
     del plain["run"]
     with pytest.raises(co.InvalidInput, match="fields of a release"):
         from_plain(plain)
+
+
+@pytest.mark.parametrize(
+    ("field", "bad", "says"),
+    [
+        ("noise", -1.0, "'noise' is negative"),
+        ("noise", float("nan"), "is not finite"),
+        ("scale", -1.0, "'scale' is not above 0"),
+        ("scale", 0.0, "'scale' is not above 0"),
+        ("centre", float("nan"), "is not finite"),
+        ("sums.noise", -1.0, "its noise is negative"),
+        ("sums.square_noise", -1.0, "its noise is negative"),
+        ("sums.square_noise", float("nan"), "is not finite"),
+        ("sums.count_noise", -1.0, "its noise is negative"),
+        ("sums.count", float("nan"), "counts by no finite number"),
+    ],
+)
+def test_noise_below_zero_and_figures_that_are_nan_are_refused(field, bad, says, fit):
+    """An sd below zero would make intervals that end before they begin."""
+    size = len(fit.release.columns)
+    ones = np.ones(size)
+    release = dataclasses.replace(fit.release, sums=Sums(ones, ones, 2.0, ones, ones.copy(), 1.0, ones.copy()))
+    assert from_plain(json.loads(json.dumps(to_plain(release)))).sums.count == 2.0
+    name = field.removeprefix("sums.")
+    owner = release if name == field else release.sums
+    value = getattr(owner, name)
+    changed = dataclasses.replace(owner, **{name: np.full_like(value, bad) if isinstance(value, np.ndarray) else bad})
+    made = changed if name == field else dataclasses.replace(release, sums=changed)
+    with pytest.raises(co.InvalidInput, match=says):
+        from_plain(json.loads(json.dumps(to_plain(made))))
 
 
 @pytest.mark.parametrize("smooth", [None, 2])

@@ -35,8 +35,10 @@ from colonnade.runs.release_file import (
     Rule,
     finite,
     flag,
+    known,
     listed,
     maybe,
+    noise,
     number,
     plain,
     read_sealed,
@@ -214,8 +216,8 @@ class _Rules:
             "coefficients": self.vectors(finite),
             "elsewhere": texts,
             "intercept": finite,
-            "objective": maybe(number),
-            "gap": maybe(number),
+            "objective": maybe(known),
+            "gap": maybe(known),
             "status": text,
             "privacy": statement,
             "communication": listed(line),
@@ -223,13 +225,13 @@ class _Rules:
             "problem": table,
             "method": text,
             "run": text,
-            "seconds": maybe(finite),
+            "seconds": maybe(lambda raw: finite(raw) and raw >= 0.0),
             "label": text,
             "notes": listed(note),
             "features": tabled(texts),
             "schemas": tabled(maybe(text)),
             "on": maybe(text),
-            "spread": maybe(self.vectors(number)),
+            "spread": maybe(self.vectors(noise)),
             "release": maybe(table),
             "path": maybe(path),
             "link": maybe(lambda raw: listed(finite)(raw) and 2 <= len(raw) <= len(Link._fields)),
@@ -290,8 +292,8 @@ def path(raw: Any) -> bool:
 def stumps(raw: Any) -> bool:
     if not (isinstance(raw, dict) and listed(whole)(raw.get("columns"))):
         return False
-    rest = [raw.get(name) for name in ("thresholds", "signs", "weights")]
-    return all(listed(number)(values) and len(values or ()) == len(raw["columns"]) for values in rest)
+    rules = {"thresholds": known, "signs": finite, "weights": finite}
+    return all(listed(rule)(raw.get(name)) and len(raw[name]) == len(raw["columns"]) for name, rule in rules.items())
 
 
 def left(raw: Any) -> bool:

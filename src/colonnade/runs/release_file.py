@@ -72,6 +72,16 @@ def finite(raw: Any) -> bool:
     return number(raw) and math.isfinite(raw)
 
 
+def known(raw: Any) -> bool:
+    """A number, maybe without end; no nan, with which every comparison is false."""
+    return number(raw) and not math.isnan(raw)
+
+
+def noise(raw: Any) -> bool:
+    """What an sd or a length may be: from 0 on, without end where nothing is known."""
+    return known(raw) and raw >= 0.0
+
+
 def whole(raw: Any) -> bool:
     return type(raw) is int and 0 <= raw <= _WHOLE
 
@@ -201,6 +211,7 @@ def _check(release: Release) -> None:
     wrong = {
         "'matrix', 'noise', 'centre' or 'scale' is not finite": not finite,
         "'noise' is negative": bool((release.noise < 0.0).any()),
+        "'scale' is not above 0": bool((release.scale <= 0.0).any()),
         "'centre' or 'scale' has another length than 'columns'": {release.centre.size, release.scale.size} != {size},
         "'rows' and the matrix disagree": not math.isclose(release.matrix[size, size], release.rows, rel_tol=1e-9),
         "a count is no whole number": not listed(whole)(counts),
@@ -224,7 +235,8 @@ def _sums(raw: Mapping[str, Any], size: int) -> Sums:
     arrays = (made.positive, made.negative, made.half_squares, made.noise, made.square_noise)
     if not all(isinstance(a, np.ndarray) and a.shape == (size,) and np.isfinite(a).all() for a in arrays):
         raise InvalidInput("'sums' has another length than 'columns', or is not finite")
-    if not (finite(made.count) and finite(made.count_noise)) or min(made.noise.min(initial=0.0), made.count_noise) < 0:
+    least = min(made.noise.min(initial=0.0), made.square_noise.min(initial=0.0))
+    if not (finite(made.count) and finite(made.count_noise)) or min(least, made.count_noise) < 0.0:
         raise InvalidInput("'sums' counts by no finite number, or its noise is negative")
     return made
 
