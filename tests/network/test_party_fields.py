@@ -7,6 +7,7 @@ One party's files vary, the other's are in order; a hub of straw (test_party_ser
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.errors import ColonnadeError, InvalidInput
 from colonnade.methods.method import Known, Roster
 from colonnade.network import party_run
-from colonnade.network.party_data import PartyData
+from colonnade.network.party_data import PartyData, read_part
 from colonnade.network.party_file import PartyFile
 from organisations import COORDINATOR_KEY, Organisations
 
@@ -292,3 +293,29 @@ def test_labels_as_words_need_their_type_named_but_new_rows_need_no_labels(tmp_p
         PartyData(file, "a", frame("unnamed"))
     assert PartyData(file, "a", frame("unnamed"), models=tmp_path).scoring
     assert PartyData(file, "b", frame("unnamed")).rows == ROWS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"party": "b"},
+        {"version": 2},
+        {"format": "colonnade fit"},
+        {"coefficients": [1.0, float("nan")]},
+        {"coefficients": [[1.0, 2.0]]},
+        {"coefficients": ["x", "y"]},
+        {"coefficients": [1.0]},
+        {"intercept": float("nan")},
+        {"intercept": "much"},
+        {"features": ["u"]},
+        {"features": ["u", 3]},
+    ],
+)
+def test_a_part_of_a_model_that_is_anothers_or_damaged_is_refused(change, tmp_path):  # noqa: F811
+    part = {"format": "colonnade part", "version": 1, "party": "a", "features": ["u", "v"]}
+    part |= {"coefficients": [1.0, 2.0], "intercept": None}
+    (tmp_path / "part.json").write_text(json.dumps(part))
+    assert read_part(tmp_path / "part.json", "a") == part
+    (tmp_path / "part.json").write_text(json.dumps(part | change))
+    with pytest.raises(InvalidInput, match="not this party's part of a model, or it is damaged"):
+        read_part(tmp_path / "part.json", "a")
