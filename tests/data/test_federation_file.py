@@ -177,3 +177,18 @@ def test_parties_that_run_elsewhere_need_frames_or_an_engine(federation: co.Fede
         co.fit(away, co.Problem(co.Logistic(), co.L1Ball(1.0)))
     with pytest.raises(co.HeldByParty, match="did not leave it"):
         _ = away.labels
+
+
+@pytest.mark.parametrize("count", [10**25, -1, True, 1.5, "3"])
+def test_a_count_that_no_machine_holds_or_that_is_none_is_refused(count: object) -> None:
+    with pytest.raises(co.InvalidInput, match="must be a whole number, 100,000,000 at most"):
+        Member(None, co.Policy(), new_key()[0], columns=count)
+    member = Member(None, co.Policy(), new_key()[0], columns=3)
+    with pytest.raises(co.InvalidInput, match="rows must be a whole number"):
+        FederationFile({"a": member}, None, ("a", "y"), rows=count)
+
+
+def test_a_hub_that_is_no_text_is_refused() -> None:
+    member = Member(None, co.Policy(), new_key()[0], columns=3)
+    with pytest.raises(co.InvalidInput, match="hub must be a text"):
+        FederationFile({"a": member}, None, ("a", "y"), rows=3, hub=1.5)
