@@ -319,3 +319,12 @@ def test_a_part_of_a_model_that_is_anothers_or_damaged_is_refused(change, tmp_pa
     (tmp_path / "part.json").write_text(json.dumps(part | change))
     with pytest.raises(InvalidInput, match="not this party's part of a model, or it is damaged"):
         read_part(tmp_path / "part.json", "a")
+
+
+@pytest.mark.parametrize("hours", ["0", "-1", "nan", "1e9", '"72"', "true"])
+def test_a_question_that_would_stay_open_for_no_time_or_for_ever_is_refused(hours, tmp_path):  # noqa: F811
+    made = Filed.at(tmp_path, "rows", "columns = 3", "x.npy", "right", "numbers")
+    text = (tmp_path / "a.toml").read_text()
+    (tmp_path / "a.toml").write_text(text.replace("[data]", f"open_hours = {hours}\n[data]"))
+    with pytest.raises(InvalidInput, match="must be a number of hours above 0"):
+        made.service("a")
