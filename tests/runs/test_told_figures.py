@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 
 import numpy as np
 import polars as pl
@@ -260,3 +261,15 @@ def test_points_of_days_months_and_weekdays_are_those_of_the_score(good):
     chance = 1 / (1 + np.exp((points - 500) * math.log(2) / 40 + math.log(20)))
     assert card.probability(points) == pytest.approx(chance, rel=1e-9)
     assert fit.predict_proba({"a": frame}) == pytest.approx(1 / (1 + np.exp(-own)))
+
+
+def test_a_coefficient_for_one_day_more_is_over_half_of_all_days(tmp_path):
+    _, fit = dated()
+    page = fit.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    body = page[page.index("Coefficients, largest first") :]
+    rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in body.split("<tr")]
+    found = {row[1]: row[-1] for row in rows if len(row) == 4}
+    x = dict(zip(fit.features["a"], fit.coefficients["a"], strict=True))
+    assert found["day"] == f"{x['day'] / 365.5:.4g}"  # 731 days
+    assert found["rate"] == f"{x['rate'] / 5:.4g}"
+    assert found["day.weekday=7"] == f"{x['day.weekday=7']:.4g}"

@@ -143,3 +143,15 @@ def test_bands_of_classes_are_on_the_scale_of_the_score(classes: co.Fit, level: 
         low, high = theirs[place] * half * scale
         assert own["low"].to_list() == pytest.approx([-high, low], rel=1e-5)
         assert own["high"].to_list() == pytest.approx([-low, high], rel=1e-5)
+
+
+def test_a_coefficient_for_one_unit_more_is_over_half_its_range(fit: co.Fit, tmp_path) -> None:
+    """8, 16 and 8 wide: an encoded 1 is half of that. Flags and levels have no unit but 1."""
+    page = fit.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    body = page[page.index("Coefficients, largest first") :]
+    rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in body[: body.index("</table>")].split("<tr")]
+    found = {row[1]: row[-1] for row in rows if len(row) == 4}
+    halves = {"x0": 4.0, "x1": 8.0, "x2": 4.0}
+    for party, x in fit.coefficients.items():
+        for name, value in zip(fit.features[party], x, strict=True):
+            assert found[str(name)] == f"{value / halves.get(str(name), 1.0):.4g}".replace("-", "−")
