@@ -17,6 +17,7 @@ from colonnade.privacy import ledger
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runs.budgets import account, export_table, spending
+from colonnade.runs.call import default_method
 from colonnade.runs.preview import preview
 from colonnade.runs.rehearsal import suppose_rows
 from exact_fits import CLASSES, ROWS, SCHEMAS, column, fitted, noisy, tables
@@ -71,6 +72,14 @@ def test_the_column_that_says_least_is_left_out_first(tmp_path):
     assert [release.names[k] for k in found.left_out] == ["c:x2"]
     assert found.names == ("a:x0", "a:flag")
     assert "c:x2" in release.regress(on=["x0", "x2", "flag"], protect=["x2"]).names
+
+
+def test_a_curve_that_is_protected_stays_with_its_hats(tmp_path):
+    bent = SCHEMAS | {"a": co.Schema((co.Numeric("x0", -4, 4, smooth=2), co.Binary("flag")))}
+    release = noisy(fitted(tmp_path, schemas=bent).release, 60.0, seed=3)
+    hats = {"a:x0", *(f"a:x0~{k}" for k in (1, 2, 3))}
+    assert not hats <= set(release.regress(on=["x0", "flag"]).names)
+    assert hats <= set(release.regress(on=["x0", "flag"], protect=["x0"]).names)
 
 
 @pytest.mark.parametrize("sd", [1.0, 4.0, 8.0, 30.0])
@@ -169,6 +178,13 @@ def test_curves_that_more_than_double_the_bytes_are_said_to(smooth, tmp_path, mo
     assert size == told.size
     assert ("more than double" in note) == (size > 2 * flat)
     assert (size > 2 * flat) == (smooth == 4)
+
+
+@pytest.mark.parametrize(("trust", "cross"), [("nobody", "none"), ("secure", "secure"), ("consortium", "secure")])
+def test_products_between_parties_are_made_unless_nobody_is_trusted(trust, cross):
+    found = default_method(co.Privacy(1.0, 1e-6, trust), co.Problem(co.Logistic()))
+    assert isinstance(found, co.PrivateGram)
+    assert found.cross == cross
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import statsmodels.api as sm
 
 import colonnade as co
 from colonnade.views.fit_facts import Quality
+from colonnade.views.model import EffectCurve, EffectCurves
 from colonnade.views.page import render_report
 from exact_fits import CLASSES, design, fitted, tables
 
@@ -85,6 +86,24 @@ def test_intervals_are_drawn_as_long_as_least_squares_has_them(fit: co.Fit, leve
         assert float(re.search(rf'cx="{PLACE}', drawn).group(1)) == pytest.approx(share(value, span), abs=0.006)
         zero = re.search(rf'x1="{PLACE} x2="{PLACE} y1="0" y2="100%"', drawn).groups()
         assert [float(end) for end in zero] == pytest.approx([share(0.0, span)] * 2, abs=0.006)
+
+
+def test_zero_is_on_the_page_where_all_intervals_lie_above_it(fit: co.Fit) -> None:
+    found = fit.inference(["x0", "x1"], level=0.5)
+    ends = [end * (8 if name == "a:x0" else 16) for name in found.names for end in found.intervals[name]]
+    assert min(ends) > 0
+    drawn = cell_of(found._repr_html_(), "<table", "a:x0")
+    assert re.search(r'x1="0.00%" x2="0.00%" y1="0" y2="100%"', drawn)
+    x1, x2 = re.search(rf'x1="{PLACE} x2="{PLACE} y1="50%"', drawn).groups()
+    assert (float(x1), float(x2)) == pytest.approx([100 * end / max(ends) for end in ends[:2]], abs=0.006)
+
+
+def test_a_curves_reach_is_from_its_least_to_its_largest_effect() -> None:
+    grid = np.array([0.0, 1.0, 2.0])
+    flat, deep = (EffectCurve("a", name, grid, np.array(y)) for name, y in (("f", [0, 0, 2.0]), ("d", [-3.0, 0, 1.0])))
+    assert (flat.reach, deep.reach) == (2.0, 4.0)
+    shown = EffectCurves((flat, deep))._repr_html_()
+    assert shown.index("a: d") < shown.index("a: f")  # the widest first
 
 
 def test_the_report_draws_the_intervals_of_the_fits_own_inference(fit: co.Fit, tmp_path) -> None:
