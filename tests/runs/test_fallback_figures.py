@@ -75,7 +75,8 @@ def test_noise_grows_with_the_rows_that_a_person_may_have(rows, tmp_path):
         own = {name: frame.with_columns(person=pl.col("id") // rows) for name, frame in frames().items()}
         unit = {} if k == 1 else {"unit": ("person", k)}
         own = own if unit else frames()
-        fed = co.Federation.from_frames(own, on="id", label=("c", "won"), schemas=SCHEMAS, **unit)
+        lines = {name: schema.as_lines() for name, schema in SCHEMAS.items()}
+        fed = co.Federation.from_frames(own, on="id", label=("c", "won"), schemas=lines, **unit)
         privacy = co.Privacy(100.0, 1e-6)  # so that rows are made by one rule, whatever k is
         fit = co.fit(fed, CLASSES, co.PrivateGram(), privacy, store=tmp_path / str(k), noise=SeededNoise(1))
         assert fit.release.unit_rows == k
