@@ -11,6 +11,7 @@ import colonnade as co
 from colonnade.problem.adjusted import Adjusted
 from colonnade.problem.losses import Logistic, SquaredHinge
 from colonnade.problem.penalties import NuclearNorm
+from colonnade.problem.topology import Changing
 from colonnade.problem.weighted import ClassWeighted
 from colonnade.problem.within import REACH, Free, Within, dual_figures
 
@@ -80,3 +81,10 @@ def test_the_conjugate_over_a_set_is_the_best_of_a_grid(u):
     ):
         found = Within(co.L1Ball(1.0), penalty).conjugate(u)
         assert found == pytest.approx(float(np.max(inside @ u - cost(inside))), abs=1e-4)
+
+
+def test_a_link_rests_from_its_last_use_in_a_period_to_its_first_in_the_next():
+    late, early = ((1, 2),), ((0, 1),)
+    assert Changing(3, (late, late, early)).longest_rest == 3
+    assert Changing(3, (late, early, late, early, late, late)).longest_rest == 4
+    assert Changing(2, (early, early)).longest_rest == 1

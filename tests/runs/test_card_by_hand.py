@@ -138,3 +138,16 @@ def test_information_is_the_sum_over_all_lines_the_gap_included(tmp_path):
     assert own.lines[-1].share == pytest.approx(gap.mean())
     assert own.iv == pytest.approx(total, rel=1e-6)
     assert own.iv > 0.5
+
+
+def test_the_file_of_a_card_has_its_figures_under_their_names(fit, tmp_path):
+    card = fit.scorecard()
+    rows = pl.read_csv(card.to_csv(tmp_path / "card.csv"), infer_schema=False).to_dicts()[1:]
+    lines = [(one, line) for one in card.columns for line in one.lines]
+    assert len(rows) == len(lines)
+    for row, (one, line) in zip(rows, lines, strict=True):
+        assert (row["party"], row["column"], row["points"]) == (one.party, one.title, str(line.points))
+        assert row["share of rows"] == (None if line.share is None else f"{line.share:.4f}")
+        assert row["WOE"] == (None if line.woe is None else f"{line.woe:.4f}")
+        assert row["IV of the column"] == (None if one.iv is None else f"{one.iv:.4f}")
+        assert row["off by at most"] == f"{line.off:.3f}"

@@ -11,7 +11,7 @@ import statsmodels.api as sm
 
 import colonnade as co
 from colonnade.views.fit_facts import Quality
-from colonnade.views.model import EffectCurve, EffectCurves
+from colonnade.views.model import EffectCurve, EffectCurves, probability
 from colonnade.views.page import render_report
 from exact_fits import CLASSES, design, fitted, tables
 
@@ -115,7 +115,8 @@ def test_the_report_draws_the_intervals_of_the_fits_own_inference(fit: co.Fit, t
 
 def test_models_side_by_side_are_drawn_with_two_standard_errors(fit: co.Fit) -> None:
     values, errors = {"this": 0.70, "open": 0.80, "other": 0.60}, {"this": 0.02, "open": 0.01, "other": 0.04}
-    page = render_report(fit, quality=Quality("AUC", values, "On other rows.", errors, "open"))
+    every = {**values, "worse": 0.5}  # neither this one, nor without privacy, nor the best of the others
+    page = render_report(fit, quality=Quality("AUC", every, "On other rows.", errors, "open"))
     span = (0.60 - 0.08 - 0.08 * 0.30, 0.82 + 0.08 * 0.30)  # from 0.52 to 0.82, and 8 % of that as room
     for name, value in values.items():
         drawn = cell_of(page, "This model, one without privacy", name)
@@ -174,3 +175,8 @@ def test_a_coefficient_for_one_unit_more_is_over_half_its_range(fit: co.Fit, tmp
     for party, x in fit.coefficients.items():
         for name, value in zip(fit.features[party], x, strict=True):
             assert found[str(name)] == f"{value / halves.get(str(name), 1.0):.4g}".replace("-", "−")
+
+
+def test_a_p_value_is_told_to_three_places_and_never_as_smaller() -> None:
+    told = {0.2: ".200", 0.0449: ".045", 0.0123: ".012", 0.00051: ".001", 0.00049: "< .001", 1.0: "1.000"}
+    assert {value: probability(value) for value in told} == told
