@@ -21,6 +21,7 @@ from hypothesis.internal.conjecture import providers
 from colonnade.cli.terminal import _Lines
 from colonnade.privacy.store import FileLog
 
+pytest_plugins = ["tests.draws"]
 sys.path.append(str(Path(__file__).parent / "faults"))  # the toy method of the crash tests is used elsewhere too
 
 # Whoever runs tests in the background of a shell has Ctrl-C ignored, and processes inherit that. Tests send it.

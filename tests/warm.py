@@ -10,6 +10,9 @@ import io
 import warnings
 
 from contract import METHODS, OTHER_METHODS, fitted
+from tests import draws
+
+draws.install()  # what these processes draw counts for the test that runs
 
 with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
     warnings.simplefilter("ignore")
