@@ -5,7 +5,7 @@ STAMP := .venv/.ready
 # Keeps compiled tests for the next run whatever the shell says, and one BLAS thread a process: idle ones spin on the core of the other.
 PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 
-.PHONY: demo test test-times bytecode kernels check bench papers audit faults slow notebooks mutants wheel docs lock clean
+.PHONY: demo test test-times soak bytecode kernels check bench papers audit faults slow notebooks mutants wheel docs lock clean
 
 demo: $(STAMP)
 	$(BIN)/colonnade demo
@@ -21,6 +21,11 @@ test: $(STAMP)
 # The slowest 20 tests.
 test-times: $(STAMP)
 	$(PYTEST) $(SPREAD) --durations 20
+
+# Repeats `make test` until it is stopped, and adds a line a run to soak.txt; RUNS=n ends it, BUSY=1 keeps the cores busy beside it.
+RUNS ?= 0
+soak: $(STAMP)
+	$(BIN)/python tests/soak.py --runs '$(RUNS)' $(if $(BUSY),--busy)
 
 # Compiles all tests and what they load, once, so that the next run has it.
 bytecode: $(STAMP)
