@@ -1,4 +1,4 @@
-"""Claims that no test draws in silence: whoever draws what no seed fixes says how likely it fails by chance.
+"""Claims that no test of `make test` draws in silence: whoever draws what no seed fixes says how likely it fails by chance.
 
 A test that draws without a seed carries `@pytest.mark.chance(odds, why)`, else it fails. Three kinds are told apart:
 
@@ -123,7 +123,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     yield
     used = [_of_fixtures.get(one, bytes(3)) for one in getattr(item, "_request")._fixture_defs.values()]  # noqa: B009
     drawn = [kind for kind, flags in enumerate(zip(bytes(_flags), *used, strict=True)) if any(flags)]
-    if not drawn:
+    if not drawn or any(item.get_closest_marker(mark) for mark in ("slow", "fault", "audit")):  # of no `make test`
         return
     if name := os.environ.get("DRAWS"):
         with open(name, "a") as file:  # noqa: PTH123
