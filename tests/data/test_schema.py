@@ -745,7 +745,7 @@ def test_a_header_inside_a_text_never_misleads_about_the_line(tmp_path):
 
 
 def test_files_that_cannot_be_read_or_written_say_so(tmp_path):
-    with pytest.raises(InvalidInput, match="could not be read: .*No such file"):
+    with pytest.raises(InvalidInput, match=r"could not be read: .*No such file"):
         Schema.from_toml(tmp_path / "absent.toml")
     with pytest.raises(StoreError, match="could not be written"):
         Schema(()).to_toml(tmp_path / "absent" / "party.toml")

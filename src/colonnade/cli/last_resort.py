@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Iterator
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import cast
 
 import typer
 
@@ -23,7 +24,7 @@ from colonnade.cli.terminal import complain
 from colonnade.errors import ColonnadeError
 
 MOST = 1 << 20  # bytes of the file; one older is kept beside it
-_USAGE = typer.BadParameter.__mro__[2]  # the root of errors of usage, wherever typer has it from
+_USAGE = cast("type[Exception]", typer.BadParameter.__mro__[2])  # the root of errors of usage
 _PASSING = (_USAGE, typer.Exit, typer.Abort, KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
@@ -49,8 +50,8 @@ def _in_words(error: BaseException) -> str:
         return f"cannot use{where}: {error.strerror}. Check the path, its owner and the space on the disk."
     if isinstance(error, MemoryError):
         return "there is not enough memory for this. Take a smaller table, or a larger machine."
-    where = _write_down(error)
-    told = f"where it happened is in {where}" if where else "no file could be written about it"
+    file = _write_down(error)
+    told = f"where it happened is in {file}" if file else "no file could be written about it"
     return (
         f"something happened that Colonnade does not foresee ({type(error).__name__}); {told}. Look at the files that "
         "this command reads: one may be damaged. If they are in order, please report it, with that file."

@@ -86,7 +86,7 @@ class Estimates:
         if self.hashed and self.least_singular > 0.0:
             bent = min(bent, square / self.least_singular**2 - self.noise * float(x @ x))
         doubt = self.most_of_labels * float(self.doubts @ size)
-        return 0.5 * model.bend * bent - model.pull * (float(self.products @ x) - doubt)
+        return float(0.5 * model.bend * bent - model.pull * (float(self.products @ x) - doubt))
 
 
 def best_on_ball(columns: Floats, spend: Spend, model: Quadratic, label: float, job: Job) -> Floats:

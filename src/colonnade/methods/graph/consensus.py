@@ -68,7 +68,7 @@ class Links:
     @property
     def residuals(self) -> Floats:
         """Of all links together; infinite while one of them has not met."""
-        return np.sqrt(self.squares.sum(axis=0))
+        return np.asarray(np.sqrt(self.squares.sum(axis=0)))
 
     @property
     def centre(self) -> Floats:
