@@ -22,6 +22,8 @@ from colonnade.runtime.program import BY_TYPE, Sealed
 from colonnade.runtime.wire import decode, type_name
 from contract import ENGINES, EXACT_METHODS, METHODS, federation, fitted
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 SOURCE = Path(co.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 COORDINATOR = "coordinator"

@@ -42,6 +42,8 @@ pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonn
 
 from organisations import SERVER, Organisations
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 ROOM = 256 << 20  # bytes that a process may take beyond what it has when it begins
 STOPS, BREAKS = int(FailureCode.STOPPED) + 1, int(FailureCode.PROTOCOL) + 1
 LEAST = co.Problem(co.LeastSquares(), co.L1Ball(1.0))

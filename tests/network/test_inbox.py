@@ -20,6 +20,8 @@ from colonnade.network.party_run import Request, Undecided
 from colonnade.privacy.events import EXACT, Charge
 from contract import TERMS
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 CALL = Call(co.DistributedFrankWolfe(rounds=3), co.Problem(co.LeastSquares(), co.L1Ball(1.0)), None, None)
 ASKED = Request("run-1", "lab", TERMS, CALL, {"lab": (Charge(EXACT, 3, "scores"),)}, 30, (30, "rows"))
 

@@ -32,6 +32,8 @@ from colonnade.runtime.turns import Answered, Turns
 from colonnade.runtime.wire import Letter, Traffic
 from organisations import Organisations
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 PROBLEM = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
 TERMS = co.Privacy(4.0, 1e-6, trust="secure", row_norm=3.0, feature_bound=2.0)
 PARTIES = {"a": [0, 1], "b": [2], "c": [3, 4]}

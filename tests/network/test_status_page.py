@@ -21,6 +21,8 @@ from colonnade.network.rate_limit import RateLimit
 from colonnade.network.status_page import Answered, Asked, StatusPage, page
 from colonnade.network.transport.metrics import Metrics
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 
 def get(port: int, path: str) -> tuple[int, str]:
     try:

@@ -15,6 +15,8 @@ from colonnade.privacy.store import LARGE, FileLog, MemoryLog, chain, write_sync
 from colonnade.runtime.run_store import RunStore, file_name
 from contract import METHODS, federation
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 CASE = next(iter(METHODS.values()))
 
 

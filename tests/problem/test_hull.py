@@ -13,6 +13,8 @@ from colonnade.kernels.newton_model import quadratic_minimum
 from colonnade.problem import hull
 from reference import confident
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 ROWS, ATOMS = 300, 9
 
 

@@ -178,7 +178,7 @@ HUB_REFUSES = {
 @pytest.mark.parametrize("case", HUB_REFUSES)
 def test_a_coordinators_dry_run_refuses_in_the_words_of_the_run(case, place, monkeypatch):
     """The run's parties are not there: that they came and agreed on their rows is the one thing made up."""
-    monkeypatch.setattr(Grpc, "meet", lambda _, federation: suppose_rows(federation.away))
+    monkeypatch.setattr(Grpc, "meet", lambda _, federation, _store: suppose_rows(federation.away))
     spoil, words = HUB_REFUSES[case]
     with spoil(place) if case == "a port in use" else contextlib.nullcontext(spoil(place)):
         before = digests(place)

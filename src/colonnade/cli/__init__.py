@@ -112,7 +112,8 @@ COMMANDS = {
     "doctor": Listed(
         ABOUT,
         "doctor:doctor",
-        "Look at versions, caches, disk, entropy, clock and extras; the exit code is 1 if a run would not work here.",
+        "Look at versions, caches, disk, open files, entropy, clock and extras; exits with 1 if a run would not work "
+        "here.",
     ),
     "version": Listed(ABOUT, ":version", "Show the version."),
 }

@@ -54,16 +54,18 @@ class Tls:
     authority: Path
     revoked: Path | None = None
     memory: Path | None = None  # where it is remembered which list was the newest (revoked_list.py)
+    kept: bool = True  # whether what is read now will be
 
-    def revocations(self, *, kept: bool = True) -> RevocationList | None:
-        """The list of revoked certificates, if there is one; where there was one before, there must be.
-
-        kept  False remembers nothing of it on the disk.
-        """
-        newest = NewestList(self.memory, kept=kept)
+    def revocations(self) -> RevocationList | None:
+        """The list of revoked certificates, if there is one; where there was one before, there must be."""
+        newest = NewestList(self.memory, kept=self.kept)
         if self.revoked is None and not newest.known:
             return None
         return RevocationList(self.revoked or self.authority.with_name("revoked.pem"), self.authority, newest)
+
+    def unkept(self) -> Tls:
+        """The same files, for a look that leaves no trace on the disk."""
+        return replace(self, kept=False)
 
     def kept_in(self, store: str | Path) -> Tls:
         """The same files, with what was read of lists remembered in a node's store."""
@@ -314,7 +316,7 @@ _DISTRUSTED = {
 def check_own(tls: Tls, name: str, pinned: bytes | None = None) -> None:
     """Refuse files of one's own by which no other node would know `name`."""
     certificate = load(tls).certificate
-    if (why := distrust(certificate, name, pinned, tls.revocations(kept=False))) is not None:
+    if (why := distrust(certificate, name, pinned, tls.unkept().revocations())) is not None:
         raise InvalidInput(
             f"others would refuse {tls.certificate} as the certificate of {name!r}: {_DISTRUSTED[why]}. Have one "
             "issued with `colonnade certs issue`, or have the federation file changed at all parties."

@@ -134,7 +134,7 @@ class Grpc:
 
     def rehearse(self) -> None:
         """Make every check that listening makes, and do not listen."""
-        _transport().ready(self.address, self.tls, kept=False)
+        _transport().ready(self.address, self.tls.unkept())
         check_own(self.tls, COORDINATOR)
 
     @property

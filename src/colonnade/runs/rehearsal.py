@@ -64,6 +64,7 @@ def propose_call(federation: Federation, asked: JobFile) -> Call:
 @contextmanager
 def open_service(settings: PartyFile) -> Iterator[PartyService]:
     """A party's service over its own ledger; where there is none yet, over one that is gone afterwards."""
+    settings = replace(settings, tls=settings.tls.unkept())
     with ExitStack() as last:
         lines = settings.neighbours(Metrics())
         last.push(lines)  # closed at the end, and never started: nobody is dialled

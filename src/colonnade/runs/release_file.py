@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.data.text_file import read_text
+from colonnade.data.text_file import read_bytes
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram.rule import Solving, Sums
@@ -41,11 +41,9 @@ def write_sealed(path: Path, kind: str, version: int, body: str) -> None:
 
 def read_sealed(path: Path, known: Mapping[str, int], what: str, again: str) -> tuple[str, int, str]:
     """Kind, version and body of a file; `known`: the kinds that may be, with the latest version of each."""
+    raw = read_bytes(path, LARGEST)
     try:
-        head, _, body = read_text(path, LARGEST).partition("\n")
-    except InvalidInput as error:
-        raise InvalidInput(f"{error} It should be {what}.") from error
-    try:
+        head, _, body = raw.decode("utf-8").replace("\r\n", "\n").partition("\n")
         header = json.loads(head)
         kind = header["format"]
         version = header.get("version") if kind in known else None

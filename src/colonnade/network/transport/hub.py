@@ -127,9 +127,9 @@ class _PartyLine:
         return calls
 
 
-def ready(address: str, tls: Tls, *, kept: bool = True) -> tuple[Credentials, RevocationList | None]:
+def ready(address: str, tls: Tls) -> tuple[Credentials, RevocationList | None]:
     """What listening needs: files that fit each other, and an address that is free. Nothing is opened."""
-    credentials, revoked = load(tls), tls.revocations(kept=kept)
+    credentials, revoked = load(tls), tls.revocations()
     host, port = split_address(address)
     try:
         for family, kind, number, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[:1]:
