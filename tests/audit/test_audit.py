@@ -31,6 +31,8 @@ from colonnade.privacy.statement import Guarantee
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Private
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 audits = importlib.import_module("colonnade.audit.run")  # the module: its function may stand before it as `co.audit`
 audit, TARGETS = audits.audit, audits.TARGETS
 
@@ -65,6 +67,7 @@ LEAKY = Target("a table's name", "replace one row", {"reader": Adversary("the na
 # ---------------------------------------------------------------- verdicts
 
 
+@pytest.mark.chance(1e-10, "worst rates that obey the claim, exact binomials: 4e-11 a way round")
 @pytest.mark.thinned("audit")
 @pytest.mark.parametrize(("name", "adversary", "claim"), QUICK)
 def test_ours_is_consistent_with_its_claim(name, adversary, claim):
@@ -217,6 +220,7 @@ BUGS = [
 ]
 
 
+@pytest.mark.chance(1e-9, "both ways round must miss, by binomials at rates measured: below 1e-10")
 @pytest.mark.thinned("audit")
 @pytest.mark.parametrize(
     ("name", "adversary", "plant", "trials"), BUGS, ids=[f"{bug[0]}, {bug[1]}, {bug[2].__name__[6:]}" for bug in BUGS]
@@ -226,6 +230,7 @@ def test_a_planted_bug_is_caught(name, adversary, plant, trials, monkeypatch):
     assert audit(name, epsilon=1.0, trials=trials, adversary=adversary).violated
 
 
+@pytest.mark.chance(0, "a refusal by the plan: nothing that was drawn is compared")
 def test_a_gate_that_forgets_its_record_is_stopped_by_the_plan(monkeypatch):
     """New noise on replay needs two bugs: the plan has no second release to give."""
     forget_what_was_recorded(monkeypatch)
@@ -263,6 +268,7 @@ def row_total(file) -> float:
         log.close()
 
 
+@pytest.mark.chance(0, "prices and refusals: nothing that was drawn is compared")
 @pytest.mark.parametrize(
     ("forget", "told", "message"),
     [
@@ -294,6 +300,7 @@ def test_a_target_says_what_is_attacked_how_and_by_whom(name):
     assert all(adversary.sees and adversary.statistic for adversary in target.adversaries.values())
 
 
+@pytest.mark.chance(1e-9, "ten draws of sd 4 steps or more are all equal: 0.1 each")
 def test_data_come_from_the_seed_and_noise_does_not():
     attack = TARGETS["gaussian"].adversaries["receiver"].attack
     setting, other = audits.Setting(1.0, 1e-5, seed=0), audits.Setting(1.0, 1e-5, seed=1)
@@ -351,6 +358,7 @@ def test_results_are_told_as_texts():
     assert (broken["lower bound"], broken["verdict"]) == ("5.79", "violated")
 
 
+@pytest.mark.chance(0, "names, claims and counts of trials: no verdict is asserted")
 def test_a_sweep_attacks_at_every_claim_by_every_adversary():
     results = [*audits.sweep({"leaky": LEAKY}, effort=0.01), *audits.sweep(["frank-wolfe"], effort=0.01)]
     asked = [(result.target, result.adversary, result.verdict.claim) for result in results]

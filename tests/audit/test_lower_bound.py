@@ -40,11 +40,13 @@ def test_noise_left_out_is_caught():
     assert verdict(scores).violated
 
 
+@pytest.mark.chance(1e-9, "either tail shows it, and each misses less than once in 10^5 (exact binomials)")
 def test_a_sensitivity_stated_at_half_is_caught():
     sigma = gaussian_sigma(SENSITIVITY / 2, rho_for(1.0, DELTA))
     assert verdict(gaussian_scores(10**6, sigma)).violated
 
 
+@pytest.mark.chance(1e-30, "80 of 1000 signs would do, and 531 are due")
 def test_a_leaked_sign_is_caught():
     """The choice is made among |scores| and the exact sign goes with it."""
     noise, scale = SystemNoise(), gumbel_scale(1.0, rho_for(1.0, DELTA))
@@ -67,6 +69,7 @@ def test_a_reused_seed_is_caught():
     assert verdict([np.array([difference(exact) for _ in range(1000)]) for exact in (SENSITIVITY, 0)]).violated
 
 
+@pytest.mark.chance(1e-9, "either tail shows it, and each misses less than once in 10^5 (exact binomials)")
 def test_four_releases_paid_as_one_are_caught():
     rounds = [sound_scores(1.0), *(gaussian_scores(10**6, sound_sigma(1.0)) for _ in range(3))]
     assert verdict([sum(column) for column in zip(*rounds, strict=True)]).violated
@@ -75,11 +78,13 @@ def test_four_releases_paid_as_one_are_caught():
 # ---------------------------------------------------------------- sound mechanisms
 
 
+@pytest.mark.chance(1e-12, "the worst threshold is over its claim with 6e-14, exact binomials")
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_a_sound_gaussian_is_consistent_with_its_claim(claim):
     assert not verdict(sound_scores(claim), claim).violated
 
 
+@pytest.mark.chance(1e-12, "rates of 2500 picks would have to be off by 8 sds")
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_a_sound_signed_choice_is_consistent_with_its_claim(claim):
     noise, scale = SystemNoise(), gumbel_scale(1.0, rho_for(claim, DELTA))

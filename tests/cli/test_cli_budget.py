@@ -21,6 +21,8 @@ from colonnade.privacy import ledger as ledgers
 from colonnade.privacy.accountant import Budget, epsilon, rho_for
 from colonnade.runs.budgets import Account, forecast, spending
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 PRIVACY = co.Privacy(1.0, 1e-6, feature_bound=1.0)
 
 
@@ -50,6 +52,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
+@pytest.mark.chance(0, "prices and counts, which the plan fixes whatever is picked")
 def test_show_says_what_was_spent(store: Path) -> None:
     account = json.loads(call("budget", "show", store, "--json"))[0]
     assert account["party"] == "clinic"
@@ -58,6 +61,7 @@ def test_show_says_what_was_spent(store: Path) -> None:
     assert "clinic" in call("budget", "show", store)
 
 
+@pytest.mark.chance(0, "limits and prices, which the plan fixes whatever is picked")
 def test_a_limit_set_here_stops_the_next_run(store: Path) -> None:
     call("budget", "set", store, "clinic", "--epsilon", 1.2)
     with pytest.raises(co.BudgetExhausted, match="budget renew"):
@@ -69,18 +73,21 @@ def test_a_limit_set_here_stops_the_next_run(store: Path) -> None:
     assert account["epsilon_lifetime"] > account["epsilon_spent"]
 
 
+@pytest.mark.chance(0, "a forecast from limits and prices")
 def test_plan_tells_whether_a_run_fits(store: Path) -> None:
     call("budget", "set", store, "clinic", "--epsilon", 1.2)
     assert "fits       no" in call("budget", "plan", store, "clinic", "--epsilon", 1)
     assert "fits       yes" in call("budget", "plan", store, "clinic", "--epsilon", 0.1, "--rounds", 10)
 
 
+@pytest.mark.chance(0, "an exit code and the number of a period")
 def test_renew_asks_first(store: Path) -> None:
     result = CliRunner().invoke(app, ["budget", "renew", str(store), "clinic", "--reason", "x"], input="n\n")
     assert result.exit_code == 1
     assert json.loads(call("budget", "show", store, "--json"))[0]["period"] == 1
 
 
+@pytest.mark.chance(0, "rounds, mechanisms and counts, not what was picked")
 def test_export_lists_every_release(store: Path, tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(call("budget", "export", store, "clinic"))))
     assert [row["round"] for row in rows] == ["1", "2", "3"]
@@ -89,6 +96,7 @@ def test_export_lists_every_release(store: Path, tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / "out.json").read_text())) == 3
 
 
+@pytest.mark.chance(0, "prices, dates and texts of the owner, not what was picked")
 def test_export_lists_runs_and_what_the_owner_set(store: Path) -> None:
     (run,) = csv.DictReader(io.StringIO(call("budget", "export", store, "clinic", "--table", "runs")))
     releases = list(csv.DictReader(io.StringIO(call("budget", "export", store, "clinic"))))
@@ -113,6 +121,7 @@ def test_no_cell_of_an_export_begins_a_formula(start: str) -> None:
     assert safe_cell(-1.0) == -1.0
 
 
+@pytest.mark.chance(0, "a chain of hashes is whole or not, whatever was picked")
 def test_verify_notices_a_changed_row(store: Path) -> None:
     assert "whole" in call("budget", "verify", store)
     database = sqlite3.connect(store / "nodes" / "clinic.db")
@@ -123,6 +132,7 @@ def test_verify_notices_a_changed_row(store: Path) -> None:
     assert "does not continue the chain" in refused("budget", "show", store)
 
 
+@pytest.mark.chance(0, "names and addresses on a page")
 def test_the_plot_of_spending_needs_no_network(store: Path, tmp_path: Path) -> None:
     call("budget", "show", store, "--plot", tmp_path / "plot.html")
     text = (tmp_path / "plot.html").read_text()
@@ -130,6 +140,7 @@ def test_the_plot_of_spending_needs_no_network(store: Path, tmp_path: Path) -> N
     assert "cdn.plot.ly" not in text.split("</script>")[-2]
 
 
+@pytest.mark.chance(0, "states of runs and prices, which the plan fixes")
 def test_runs_lists_and_aborts(store: Path) -> None:
     class Stop(Exception):
         pass
@@ -156,6 +167,7 @@ def test_a_folder_that_is_no_store_is_named(words: list[str], tmp_path: Path) ->
     assert "store=" in refused(*words, tmp_path)
 
 
+@pytest.mark.chance(0, "the words of a refusal")
 def test_an_unknown_party_is_named_with_those_there_are(store: Path) -> None:
     assert "there are clinic" in refused("budget", "plan", store, "bank", "--epsilon", 1)
 
@@ -178,6 +190,7 @@ def recorded(store: Path, party: str = "clinic") -> list[float]:
     return [json.loads(body[1:])["event"]["rho"] for (body,) in rows]
 
 
+@pytest.mark.chance(0, "prices on record against prices shown: none depends on a pick")
 def test_every_figure_of_an_account_is_that_of_the_rows_on_record(store: Path) -> None:
     call("budget", "set", store, "clinic", "--epsilon", 3, "--delta", 1e-7)
     call("budget", "renew", store, "clinic", "--reason", "other patients", "--yes")
@@ -215,6 +228,7 @@ def test_every_figure_of_an_account_is_that_of_the_rows_on_record(store: Path) -
     assert cells[8:] == ["9", "0"]
 
 
+@pytest.mark.chance(0, "prices on record against a forecast: none depends on a pick")
 def test_every_figure_of_a_forecast_is_worked_out_from_the_limit(store: Path) -> None:
     call("budget", "set", store, "clinic", "--epsilon", 2)
     spent, rho, limit = math.fsum(recorded(store)), rho_for(0.5, 1e-6), rho_for(2.0, 1e-6)
@@ -235,6 +249,7 @@ def test_every_figure_of_a_forecast_is_worked_out_from_the_limit(store: Path) ->
     assert forecast(store, "clinic", 1.9, 1e-6, 1).runs_left == 0
 
 
+@pytest.mark.chance(0, "prices on record and times of a clock that is given")
 def test_spending_over_time_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(1_700_000_000, 60)
     monkeypatch.setattr(ledgers.time, "time", lambda: next(clock))
@@ -278,6 +293,7 @@ def test_verify_compares_every_ledger_with_what_the_others_remember(tmp_path: Pa
     assert "'party1' is gone" in refused("budget", "verify", tmp_path)
 
 
+@pytest.mark.chance(0, "counts and prices, which the plan fixes")
 def test_a_run_shows_what_left_every_node_and_at_which_price(store: Path) -> None:
     run = json.loads(call("runs", "list", store, "--json"))[0]["run"]
     found = json.loads(call("runs", "show", store, run, "--json"))

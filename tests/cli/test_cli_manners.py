@@ -31,6 +31,8 @@ from colonnade.cli.terminal import AGAIN, EXIT_CODES, answers, busy, explained
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 PRIVACY = co.Privacy(1.0, 1e-6, feature_bound=1.0)
 PROGRAM = Path(sys.executable).with_name("colonnade")
 
@@ -69,6 +71,7 @@ def call(*words: object) -> str:
 # ------------------------------------------------------------------------------------------------ runs and budgets
 
 
+@pytest.mark.chance(0, "states, prices and names of runs: nothing that was drawn is compared")
 def test_a_list_of_runs_tells_method_epsilon_and_what_was_interrupted(store: Path) -> None:
     lines = json.loads(call("runs", "list", store, "--json"))
     assert [line["state"] for line in lines] == ["finished", "interrupted"]
@@ -79,6 +82,7 @@ def test_a_list_of_runs_tells_method_epsilon_and_what_was_interrupted(store: Pat
     assert [line["run"] for line in lines] == call("runs", "list", store, "--quiet").split()
 
 
+@pytest.mark.chance(0, "states of runs: nothing that was drawn is compared")
 def test_a_run_whose_lock_is_held_is_running(store: Path) -> None:
     run = json.loads(call("runs", "list", store, "--json"))[1]["run"]
     with (store / "locks" / f"{run}.lock").open("w") as lock:
@@ -88,6 +92,7 @@ def test_a_run_whose_lock_is_held_is_running(store: Path) -> None:
     assert json.loads(call("runs", "list", store, "--json"))[1]["state"] == "interrupted"
 
 
+@pytest.mark.chance(0, "one id is compared with itself")
 def test_looking_at_a_run_does_not_keep_it_from_going_on(store: Path) -> None:
     run = json.loads(call("runs", "list", store, "--json"))[1]["run"]
     assert fit(store, rounds=4).run == run
@@ -102,6 +107,7 @@ def test_a_run_without_privacy_says_so(tmp_path: Path) -> None:
     assert line["rho"] is None  # JSON has no infinity
 
 
+@pytest.mark.chance(0, "prices alone are compared")
 def test_what_is_reserved_is_shown_beside_what_is_spent(store: Path) -> None:
     account = json.loads(call("budget", "show", store, "--json"))[0]
     rho = rho_for(1.0, 1e-6)
@@ -120,6 +126,7 @@ def test_what_is_reserved_is_shown_beside_what_is_spent(store: Path) -> None:
     assert "nothing" in call("budget", "show", store)
 
 
+@pytest.mark.chance(0, "prices of the releases before the third letter, whatever was chosen")
 def test_what_an_open_run_has_released_is_spent_and_no_longer_reserved(tmp_path: Path) -> None:
     class Third:
         seen = 0
@@ -139,6 +146,7 @@ def test_what_an_open_run_has_released_is_spent_and_no_longer_reserved(tmp_path:
     assert account["epsilon_spent"] == pytest.approx(1.0, rel=1e-6)
 
 
+@pytest.mark.chance(0, "prices alone are compared")
 def test_a_new_period_begins_with_nothing_spent(tmp_path: Path) -> None:
     fit(tmp_path)
     call("budget", "renew", tmp_path, "clinic", "--reason", "other patients", "--yes")
@@ -147,6 +155,7 @@ def test_a_new_period_begins_with_nothing_spent(tmp_path: Path) -> None:
     assert account["epsilon_lifetime"] == pytest.approx(1.0, rel=1e-6)
 
 
+@pytest.mark.chance(0, "whether answers are JSON: prices and states are in them, no noise")
 @pytest.mark.parametrize(
     "words",
     [
@@ -163,6 +172,7 @@ def test_every_question_has_an_answer_for_programs(store: Path, words: tuple[str
     json.loads(call(*words[:2], store, *party, *words[2:], "--json"), parse_constant=pytest.fail)
 
 
+@pytest.mark.chance(0, "whether ledgers are whole, whatever was drawn")
 def test_a_quiet_check_says_nothing_where_all_is_in_order(store: Path) -> None:
     assert call("budget", "verify", store, "--quiet") == ""
 
@@ -176,6 +186,7 @@ def run_program(*words: object, **environment: str) -> subprocess.CompletedProce
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**clean, **environment})
 
 
+@pytest.mark.chance(0, "words of a table and exit codes: nothing that was drawn is shown")
 def test_a_table_in_a_pipe_is_neither_cut_nor_coloured(store: Path) -> None:
     run = json.loads(call("runs", "list", store, "--json"))[1]["run"]
     done = run_program("runs", "list", store, COLUMNS="40", TERM="xterm-256color")
@@ -219,6 +230,7 @@ def test_without_a_screen_a_table_is_as_wide_as_its_cells(capsys: pytest.Capture
 # ------------------------------------------------------------------------------------------------ exit codes
 
 
+@pytest.mark.chance(0, "exit codes alone")
 def test_exit_codes_are_those_that_are_documented(store: Path) -> None:
     assert CliRunner().invoke(app, ["runs", "list", str(store)]).exit_code == 0
     assert CliRunner().invoke(app, ["runs", "list", str(store / "absent")]).exit_code == 1
@@ -303,6 +315,7 @@ def test_what_ctrl_c_says_tells_how_to_go_on() -> None:
     assert "same command" in AGAIN
 
 
+@pytest.mark.chance(0, "exit codes and words: nothing that was drawn is compared")
 def test_ctrl_c_at_a_question_changes_nothing_and_is_130(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def pressed(*_: object, **__: object) -> bool:
         raise typer.Abort
@@ -374,6 +387,7 @@ def test_a_sign_of_life_is_for_terminals_that_did_not_ask_for_quiet(monkeypatch:
         assert ("waiting for 3 parties" in out.getvalue()) is seen
 
 
+@pytest.mark.chance(0, "words, prices and forms of keys: nothing that was drawn is compared")
 def test_quiet_answers_are_words_and_json_answers_are_objects(store: Path, tmp_path: Path) -> None:
     run = call("runs", "list", store, "-q").split()[0]
     party_key = call("party", "key", tmp_path / "a.key", "-q").strip()
@@ -401,6 +415,7 @@ def test_quiet_answers_are_words_and_json_answers_are_objects(store: Path, tmp_p
     } == {"name": "coordinator", "revoked": 1}
 
 
+@pytest.mark.chance(0, "where a report is, not what it says")
 def test_a_report_is_told_as_json_or_not_at_all(store: Path, tmp_path: Path) -> None:
     run = call("runs", "list", store, "-q").split()[0]
     words = ("report", store / "fits" / f"{run}.json", "--output", tmp_path / "r.html")
@@ -408,6 +423,7 @@ def test_a_report_is_told_as_json_or_not_at_all(store: Path, tmp_path: Path) -> 
     assert {"report": str(tmp_path / "r.html")} == json.loads(call(*words, "--overwrite", "--json"))
 
 
+@pytest.mark.chance(0, "words and budgets on a screen: nothing that was drawn is shown")
 def test_a_narrow_screen_cuts_neither_names_nor_figures(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -424,6 +440,7 @@ def test_a_narrow_screen_cuts_neither_names_nor_figures(
         assert name in text
 
 
+@pytest.mark.chance(0, "prices are plotted, and nothing that was drawn")
 def test_a_plot_beside_json_does_not_disturb_it(store: Path, tmp_path: Path) -> None:
     json.loads(call("budget", "show", store, "--json", "--plot", tmp_path / "plot.html"))
     assert (tmp_path / "plot.html").is_file()

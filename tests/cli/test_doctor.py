@@ -19,6 +19,8 @@ from colonnade.cli import doctor as examination
 from colonnade.cli.doctor import NOTE, OK, TROUBLE, Check, doctor, examine, healthy
 from colonnade.privacy.mechanisms import SystemNoise
 
+pytestmark = pytest.mark.chance(0, "bytes alone are drawn: no claim depends on them")
+
 tool = typer.Typer()
 tool.command()(doctor)
 
@@ -27,6 +29,7 @@ def found(checks: list[Check], name: str) -> Check:
     return next(check for check in checks if check.name == name)
 
 
+@pytest.mark.chance(2.1e-9, "a healthy machine: bits within 6 sds, 2.0e-9, and a mean within 7 sds, 1.6e-12")
 def test_a_machine_that_runs_the_tests_is_healthy_and_the_store_is_not_made(tmp_path: Path) -> None:
     checks = examine(tmp_path / "new" / "runs")
     assert healthy(checks)
@@ -47,6 +50,7 @@ def test_a_machine_that_runs_the_tests_is_healthy_and_the_store_is_not_made(tmp_
     assert " ms" in found(checks, "disk sync").found
 
 
+@pytest.mark.chance(0, "advice goes with the state, whichever the draws lead to")
 def test_every_check_that_is_not_in_order_says_what_to_do(tmp_path: Path) -> None:
     assert all(bool(check.advice) == (check.state != OK) for check in examine(tmp_path))
 
@@ -70,6 +74,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.chance(0, "what was broken fails its own check whatever is drawn; no other has to pass")
 @pytest.mark.parametrize(("broken", "name", "state", "advice"), BROKEN, ids=[f"{b[1]}: {b[3][:20]}" for b in BROKEN])
 def test_what_is_wrong_is_noticed(monkeypatch, tmp_path: Path, broken, name: str, state: str, advice: str) -> None:
     monkeypatch.setattr(*broken)
@@ -80,6 +85,7 @@ def test_what_is_wrong_is_noticed(monkeypatch, tmp_path: Path, broken, name: str
     assert state == NOTE or not healthy(checks)
 
 
+@pytest.mark.chance(2.1e-9, "a healthy machine: bits within 6 sds, 2.0e-9, and a mean within 7 sds, 1.6e-12")
 def test_the_exit_code_tells_a_script(monkeypatch, tmp_path: Path) -> None:
     assert CliRunner().invoke(tool, ["--store", str(tmp_path), "--json"]).exit_code == 0
     monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
@@ -91,6 +97,7 @@ def test_the_exit_code_tells_a_script(monkeypatch, tmp_path: Path) -> None:
     assert {"name", "state", "found", "advice"} == set(said["checks"][0])
 
 
+@pytest.mark.chance(2.1e-9, "a healthy machine: bits within 6 sds, 2.0e-9, and a mean within 7 sds, 1.6e-12")
 def test_quiet_shows_only_what_is_not_in_order(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(examination, "EXTRAS", {})
     assert CliRunner().invoke(tool, ["--store", str(tmp_path), "--quiet"]).stdout == ""
@@ -100,6 +107,7 @@ def test_quiet_shows_only_what_is_not_in_order(monkeypatch, tmp_path: Path) -> N
     assert "python" not in told
 
 
+@pytest.mark.chance(0, "free space is looked at, and nothing that was drawn")
 def test_it_names_no_file_but_those_it_was_given(tmp_path: Path) -> None:
     assert os.environ.get("HOME", "/nowhere") not in str(found(examine(tmp_path), "disk space").found)
 

@@ -31,6 +31,8 @@ from colonnade.network.score_order import LOOPBACK, Order
 from mutated import mutate, put_back
 from organisations import COORDINATOR_IDENTITY, COORDINATOR_KEY
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 FEW = 14  # of each kind in every run
 MANY = int(os.environ.get("COLONNADE_MUTATED", "10000"))
 SECONDS = 60  # that a command may take before it counts as waiting for ever
@@ -212,6 +214,7 @@ def attempts(kind: str, place: tuple[Path, str], count: int) -> list[str]:
     return found
 
 
+@pytest.mark.chance(0, "exit codes and lines of error: no figure that was drawn is compared")
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_in_order_is_read(kind, place):
     """Or the claims below would hold of commands that refuse everything."""
@@ -224,6 +227,7 @@ def test_what_is_in_order_is_read(kind, place):
     put_back(path, kept)
 
 
+@pytest.mark.chance(0, "exit codes and lines of error: no figure that was drawn is compared")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_mutated_file_ends_in_an_answer_or_in_one_line(kind, place):
     assert attempts(kind, place, FEW) == []

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from colonnade.cli import app
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
@@ -40,6 +42,7 @@ def test_a_file_is_fitted_and_the_model_written(data: Path, tmp_path: Path) -> N
     assert 2 in model["coefficients"][0]["places"]  # the third column decides
 
 
+@pytest.mark.chance(0, "how many fits were charged, refusals and a word, whatever is picked")
 def test_a_private_fit_says_so_and_is_charged(data: Path, tmp_path: Path) -> None:
     words = [data, "--epsilon", 1, "--classes=-1,1", "--ledger", tmp_path / "train.ledger"]
     words += ["--columns", 39, "--output", tmp_path / "m.json"]
@@ -54,6 +57,7 @@ def test_a_private_fit_says_so_and_is_charged(data: Path, tmp_path: Path) -> Non
     assert json.loads((tmp_path / "m.json").read_text())["privacy"]["guarantee"] == "proven"
 
 
+@pytest.mark.chance(0, "texts about delta and an exit code, whatever is picked")
 @pytest.mark.parametrize("task", ["classify", "regress"])
 def test_a_delta_of_one_over_rows_is_refused_and_taken_by_the_flag_that_the_refusal_names(
     data: Path, tmp_path: Path, task: str

@@ -94,6 +94,7 @@ def every_page(server, fits):
 # ---------------------------------------------------------------- who may look
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 @pytest.mark.parametrize(
     "path", ["/", "/wrong/", "/{token}", "/{token}x/", "/{half}/", "/x/{token}/", "/?token={token}"]
 )
@@ -105,6 +106,7 @@ def test_nothing_is_shown_without_the_whole_token(server, path):
     assert server.token not in text
 
 
+@pytest.mark.chance(1e-30, "two tokens of 24 random bytes are the same")
 def test_every_server_has_a_token_of_its_own_that_cannot_be_guessed(store):
     with serving(store) as first, serving(store) as second:
         pass
@@ -112,6 +114,7 @@ def test_every_server_has_a_token_of_its_own_that_cannot_be_guessed(store):
     assert len(first.token) >= 32  # 24 random bytes
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "", "127.0.0.1:{port}.evil"]
 )
@@ -121,6 +124,7 @@ def test_a_name_that_another_site_points_at_this_machine_is_refused(server, host
     assert "hospital" not in text
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"])
 def test_a_script_of_another_site_is_refused(server, origin):
     status, _, text = request(server, f"/{server.token}/", origin=origin.format(port=server.port))
@@ -128,20 +132,24 @@ def test_a_script_of_another_site_is_refused(server, origin):
     assert "hospital" not in text
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 def test_its_own_script_and_the_name_localhost_are_let_in(server):
     own = f"http://localhost:{server.port}"
     assert request(server, f"/{server.token}/", host=f"localhost:{server.port}", origin=own)[0] == 200
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 def test_it_listens_on_the_loopback_address_alone(server):
     assert server.http.server_address[0] == "127.0.0.1"
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
 def test_there_is_nothing_but_reading(server, method):
     assert request(server, f"/{server.token}/", method=method)[0] == 501
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 @pytest.mark.parametrize(
     "rest",
     [
@@ -174,6 +182,7 @@ def test_a_run_whose_name_somebody_else_chose_leads_to_no_other_file(tmp_path):
         assert "outside.json" not in request(server, f"/{server.token}/")[2]
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 def test_answers_are_kept_by_nobody_and_load_nothing_from_elsewhere(server, fits):
     for rest in [*every_page(server, fits), "style.css", "live.js"]:
         _, headers, text = request(server, f"/{server.token}/{rest}")
@@ -192,6 +201,7 @@ def test_answers_are_kept_by_nobody_and_load_nothing_from_elsewhere(server, fits
 # ---------------------------------------------------------------- what is shown
 
 
+@pytest.mark.chance(0, "states, prices, names and counts of the store: no figure of the model is compared")
 def test_every_run_is_listed_with_its_state_method_epsilon_and_rounds(server, fits):
     _, *rows = table_of(page(server), "The newest")
     assert {row[0] for row in rows} == set(fits)
@@ -207,6 +217,7 @@ def test_every_run_is_listed_with_its_state_method_epsilon_and_rounds(server, fi
     assert float(by_method["private Gram"][3]) == pytest.approx(private.privacy.epsilon, rel=1e-3)
 
 
+@pytest.mark.chance(0, "states, prices, names and counts of the store: no figure of the model is compared")
 def test_budgets_are_those_that_the_ledgers_account_for(server, store):
     found = {party: (line["releases"], line["open runs"]) for party, line in shown_budgets(page(server)).items()}
     expected = {
@@ -219,6 +230,7 @@ def test_budgets_are_those_that_the_ledgers_account_for(server, store):
     }
 
 
+@pytest.mark.chance(0, "states, prices, names and counts of the store: no figure of the model is compared")
 def test_names_of_parties_stand_at_the_left_of_their_budgets(server):
     assert '<th scope="row">hospital</th>' in request(server, f"/{server.token}/")[2].partition('id="budgets"')[2]
 
@@ -239,6 +251,7 @@ def printed_budgets(folder):
     }
 
 
+@pytest.mark.chance(0, "states, prices, names and counts of the store: no figure of the model is compared")
 def test_live_page_and_officers_page_show_what_budget_show_prints(store, tmp_path):
     limited_run(tmp_path / "runs")
     folder = tmp_path / "runs"
@@ -275,6 +288,7 @@ def limited_run(folder):
     return co.fit(fed, co.Problem(co.Logistic(), penalty=co.Ridge(0.1)), None, terms, store=folder)
 
 
+@pytest.mark.chance(0, "states, prices, names and counts of the store: no figure of the model is compared")
 def test_a_limit_that_an_owner_set_is_shown(tmp_path):
     limited_run(tmp_path)
     (first, *_) = Reader(tmp_path).ledgers()
@@ -282,6 +296,7 @@ def test_a_limit_that_an_owner_set_is_shown(tmp_path):
     assert 0.0 < first.spent <= 2.0 + 1e-9
 
 
+@pytest.mark.chance(0, "states, prices, names and counts of the store: no figure of the model is compared")
 def test_messages_agree_with_what_the_fit_counted(store, fits):
     """Kind, size and round of everything that left, read from the first bytes of the rows."""
     fit = next(fit for fit in fits.values() if fit.method == "distributed Frank-Wolfe")
@@ -293,6 +308,7 @@ def test_messages_agree_with_what_the_fit_counted(store, fits):
     assert [m.round for m in found] == sorted((m.round for m in found), reverse=True)
 
 
+@pytest.mark.chance(0, "states, prices, names and counts of the store: no figure of the model is compared")
 def test_what_left_is_listed_with_its_price(server, store, fits):
     for run in fits:
         _, *rows = table_of(page(server, f"run/{run}"), "What left")
@@ -300,6 +316,7 @@ def test_what_left_is_listed_with_its_price(server, store, fits):
         assert {row[0] for row in rows} <= {"hospital", "lab <b>", "labels"}
 
 
+@pytest.mark.chance(0, "states, prices, names and counts of the store: no figure of the model is compared")
 def test_the_report_of_a_finished_run_is_made_on_demand(server, fits):
     for run, fit in fits.items():
         shown = page(server, f"report/{run}")
@@ -308,12 +325,14 @@ def test_the_report_of_a_finished_run_is_made_on_demand(server, fits):
         assert settings["settings and privacy terms"] != "not kept with this fit"
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 def test_names_are_shown_as_text(server):
     text = request(server, f"/{server.token}/")[2]
     assert "lab &lt;b&gt;" in text
     assert "<b>" not in text
 
 
+@pytest.mark.chance(0, "states, prices, names and counts of the store: no figure of the model is compared")
 def test_no_value_of_the_data_and_no_secret_is_on_any_live_page(server, fits, store):
     X, _ = table()
     values = [repr(value) for value in X.ravel().tolist()] + [f"{value:.7g}" for value in X.ravel().tolist()]
@@ -325,6 +344,7 @@ def test_no_value_of_the_data_and_no_secret_is_on_any_live_page(server, fits, st
         assert not [value for value in [*values, *secrets] if value in text]
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 def test_of_a_message_only_the_first_bytes_are_read(store):
     """Bodies never come into the process: what SQLite hands over of an `out` row is eight bytes and a length."""
     from colonnade.cli.live import reading
@@ -334,6 +354,7 @@ def test_of_a_message_only_the_first_bytes_are_read(store):
         assert re.findall(r"\bbody\b", re.sub(r"(substr|length)\(body[^)]*\)", "", query)) == []
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 def test_looking_changes_no_file_of_the_store(store, fits):
     def state():
         return {p: p.read_bytes() for p in store.rglob("*") if p.is_file() and p.suffix in (".db", ".json")}
@@ -350,11 +371,13 @@ def test_a_folder_that_is_no_store_is_refused(tmp_path):
         Server(tmp_path)
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 def test_a_port_that_is_taken_is_named(server, store):
     with pytest.raises(co.InvalidInput, match=rf"port {server.port}.*--port"):
         Server(store, server.port)
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 def test_a_damaged_fit_is_said_to_be_damaged_and_nothing_else_breaks(store, tmp_path):
     copy = Path(shutil.copytree(store, tmp_path / "copy"))
     damaged = next((copy / "fits").glob("*.json"))
@@ -422,6 +445,7 @@ def test_a_store_that_is_still_empty_is_shown_as_empty(tmp_path):
     assert "No data holder" in text
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 def test_a_file_that_is_just_being_made_does_not_hide_the_others(store, tmp_path):
     copy = Path(shutil.copytree(store, tmp_path / "copy"))
     (copy / "nodes" / "new.db").touch()
@@ -443,6 +467,7 @@ def test_a_file_that_is_just_being_made_does_not_hide_the_others(store, tmp_path
 COMMAND = "import typer; from colonnade.cli.ui import ui; typer.run(ui)"
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 def test_the_command_prints_its_address_and_ends_cleanly_on_ctrl_c(store):
     arguments = [sys.executable, "-c", COMMAND, str(store), "--no-browser"]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -464,6 +489,7 @@ def test_the_command_prints_its_address_and_ends_cleanly_on_ctrl_c(store):
     assert "Traceback" not in err
 
 
+@pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 def test_the_token_is_on_no_command_line_of_a_browser(store, monkeypatch):
     """Arguments of a process are seen by every user of the machine; a file of its owner's is not."""
     import webbrowser

@@ -23,6 +23,8 @@ from colonnade.network.party_service import PartyService
 from colonnade.privacy.block import Block
 from colonnade.runs.call import notices
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 ROWS = 80
 PRIVATE = co.Privacy(1.0, 1e-6, "secure")
 RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(1.0))
@@ -165,6 +167,7 @@ def test_a_declared_level_that_no_row_has_is_always_said_once(levels, missing, c
     assert notices(fed, replace(job, privacy=None), {"lab": fed.parties["lab"].block}) == ([], [])
 
 
+@pytest.mark.chance(0, "what is said of a table before anything is drawn")
 def test_levels_that_no_row_has_are_one_line_a_party_and_no_error_to_whoever_forbids_waste(tmp_path):
     columns = tuple(co.Categorical(f"c{j}", tuple("abc")) for j in range(8))
     schema = co.Schema((*columns, co.Categorical("full", ("a", "b"))))
@@ -216,6 +219,7 @@ def test_labels_that_a_private_run_merges_are_said(labels, found, tmp_path):
     assert found in said(federation(good, labels), tmp_path / "s")
 
 
+@pytest.mark.chance(0, "what is said of a table before anything is drawn; that noise swamps a model is no error here")
 def test_a_run_that_has_something_to_learn_says_nothing(tmp_path):
     good = federation(table().with_columns(pl.Series(["0", "1"] * (ROWS // 2)).alias("fbs")))
     co.fit(good, RIDGE, privacy=PRIVATE, store=tmp_path / "s")  # a warning is an error here
@@ -335,6 +339,7 @@ def test_an_estimator_says_what_it_would_pay_for_nothing_before_its_ledger_is_op
     assert not hasattr(private, "coef_")
 
 
+@pytest.mark.chance(0, "all that it may warn of follows from public figures and rows")
 @pytest.mark.parametrize(
     ("model", "y"),
     [

@@ -39,6 +39,8 @@ from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.statement import Privacy
 from reference import confident
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
 
@@ -121,6 +123,9 @@ def test_open_estimators_keep_every_convention_of_scikit_learn(estimator, check)
     check(estimator)
 
 
+@pytest.mark.chance(
+    1e-7, "ranks of scores cut at 1e-10 differ where two of four rows lie 1e-10 apart on a scale of 1e-5"
+)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning", "ignore::DeprecationWarning", UNTOLD)
 @parametrize_with_checks(
     [SparseClassifier(epsilon=1.0, delta=1e-9, classes=[0, 1])],
@@ -152,6 +157,7 @@ def test_estimators_live_in_pipelines_and_remember_column_names():
     assert list(frame.columns) == list(SparseClassifier().fit(frame, labels).feature_names_in_)
 
 
+@pytest.mark.chance(0, "one fit is compared with its own copy")
 @pytest.mark.parametrize("epsilon", [None, 1.0])
 def test_a_fitted_estimator_survives_pickling_with_its_statement(epsilon):
     X, labels, _ = table(1)
@@ -333,6 +339,7 @@ def test_data_that_cannot_be_used_are_refused_when_nothing_is_private(spoil, adv
         SparseClassifier().fit(*spoil(X, labels))
 
 
+@pytest.mark.chance(0, "scores are finite whatever is drawn: moments are clipped and nothing is divided by 0")
 def test_zero_rows_and_zero_columns_are_no_trouble():
     X, labels, _ = table(11)
     X[5:9] = 0.0
@@ -349,6 +356,7 @@ def closings(path: Path) -> list[bytes]:
     return [row.body for row in EventLog(path).rows(kind="close")]
 
 
+@pytest.mark.chance(0, "prices, and that no value is kept")
 @pytest.mark.parametrize("method", ["gaussian", "frank-wolfe"])
 def test_a_private_fit_is_one_run_whose_events_cost_no_more_than_asked(method, tmp_path):
     X, labels, _ = table(12)
@@ -362,6 +370,7 @@ def test_a_private_fit_is_one_run_whose_events_cost_no_more_than_asked(method, t
     assert ledger.log.rows(kind="release") == []  # prices are kept, values are not
 
 
+@pytest.mark.chance(0, "prices and refusals: nothing that was drawn is compared")
 def test_a_budget_refuses_the_fit_that_would_break_it_and_draws_no_noise(tmp_path, monkeypatch):
     X, labels, _ = table(13)
     path = tmp_path / "ledger.db"
@@ -378,6 +387,7 @@ def test_a_budget_refuses_the_fit_that_would_break_it_and_draws_no_noise(tmp_pat
     assert before == LocalLedger(path).total()
 
 
+@pytest.mark.chance(0, "prices: there are five fits, whichever setting wins")
 def test_a_grid_search_pays_for_each_of_its_fits(tmp_path):
     X, labels, _ = table(14)
     path = tmp_path / "ledger.db"
@@ -412,6 +422,7 @@ def stopping_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SystemNoise, "discrete_gaussian", draw)
 
 
+@pytest.mark.chance(0, "prices of what was drawn, not its values")
 def test_an_interrupted_fit_is_closed_with_what_it_had_drawn(tmp_path, monkeypatch):
     X, labels, _ = table(15)
     path = tmp_path / "ledger.db"
@@ -426,6 +437,7 @@ def test_an_interrupted_fit_is_closed_with_what_it_had_drawn(tmp_path, monkeypat
     assert not hasattr(model, "coef_")
 
 
+@pytest.mark.chance(0, "the old model is compared with itself")
 def test_an_interrupted_fit_leaves_the_old_model_beside_its_own_statement(tmp_path, monkeypatch):
     X, labels, _ = table(15)
     model = private_classifier(ledger=tmp_path / "ledger.db", method="gaussian", rounds=10).fit(X, labels)
@@ -438,6 +450,7 @@ def test_an_interrupted_fit_leaves_the_old_model_beside_its_own_statement(tmp_pa
     assert model.decision_function(X).shape == labels.shape
 
 
+@pytest.mark.chance(0, "prices: fits are counted, whatever they drew")
 def test_an_interrupted_fit_in_memory_is_counted_too(monkeypatch):
     X, labels, _ = table(15)
     model = private_classifier(method="gaussian", rounds=10)
@@ -448,6 +461,7 @@ def test_an_interrupted_fit_in_memory_is_counted_too(monkeypatch):
     assert "2 fits, rho" in str(model.fit(X, labels).privacy_)
 
 
+@pytest.mark.chance(0, "prices and refusals: nothing that was drawn is compared")
 def test_a_fit_that_cannot_be_closed_keeps_its_whole_reservation(tmp_path, monkeypatch):
     X, labels, _ = table(16)
     path = tmp_path / "ledger.db"
@@ -477,6 +491,7 @@ def test_a_limit_counts_the_rounding_of_the_sampler_over_many_fits(tmp_path):
     assert before == ledger.total()
 
 
+@pytest.mark.chance(0, "prices and refusals: nothing that was drawn is compared")
 def test_a_limit_that_a_fit_just_meets_is_met_and_no_second_fit_is():
     X, labels, _ = table(17)
     for method in ("gaussian", "frank-wolfe"):
@@ -509,6 +524,7 @@ def test_a_run_of_picks_without_a_known_distance_leaves_no_promise():
     assert memory.total().epsilon(1e-6) == math.inf
 
 
+@pytest.mark.chance(0, "statements of prices")
 def test_without_a_file_the_fits_of_one_estimator_add_up_in_memory_and_the_statement_says_so():
     X, labels, _ = table(17)
     model = private_classifier()
@@ -519,6 +535,7 @@ def test_without_a_file_the_fits_of_one_estimator_add_up_in_memory_and_the_state
     assert "1 fit," in str(clone(model).fit(X, labels).privacy_)
 
 
+@pytest.mark.chance(0, "a statement, prices and a shape")
 def test_the_statement_of_several_classes_says_how_the_budget_is_split():
     X, labels, _ = table(18)
     model = SparseClassifier(epsilon=1.0, classes=["a", "b", "c"]).fit(
@@ -638,6 +655,7 @@ def test_every_row_has_norm_one_or_zero_whatever_its_entries_were(rows, power, k
     assert ((np.sign(clean) == np.sign(made)) | (made == 0.0)).all()
 
 
+@pytest.mark.chance(0, "scales and prices: what was picked is not looked at")
 def test_picks_are_drawn_at_a_scale_that_their_price_pays_for(monkeypatch):
     X, labels, _ = table(20)
     scales = []
@@ -668,6 +686,7 @@ def test_the_whole_budget_goes_to_the_picks_however_many_and_among_however_many_
     assert plan_rho(made.plan()) == pytest.approx(rho_for(1.0, delta), rel=1e-11)
 
 
+@pytest.mark.chance(0, "prices: what was picked is not looked at")
 def test_a_fit_of_picks_states_its_rho_and_all_of_its_epsilon():
     X, labels, _ = table(21)
     few = private_classifier(method="frank-wolfe", epsilon=30.0, delta=1e-6).fit(X, labels)
@@ -715,6 +734,7 @@ def test_the_mean_of_targets_is_paid_for_only_where_it_is_used(columns, centred,
 # ------------------------------------------------------------------------------------------------ what a private fit does
 
 
+@pytest.mark.chance(0, "figures are finite whatever is drawn: moments are clipped and nothing is divided by 0")
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -744,6 +764,9 @@ def test_a_regressor_needs_a_declared_label_bound():
         SparseRegressor(epsilon=1.0).fit(X, values)
 
 
+@pytest.mark.chance(
+    1e-30, "seven sums with noise of sd 22,000 steps are all 0 at 6e-34; picks of weights 2 to 8 never cancel"
+)
 def test_a_sparse_answer_has_at_most_so_many_columns():
     X, labels, values = table(24, 200, 40)
     for method in ("gaussian", "frank-wolfe"):
@@ -754,6 +777,7 @@ def test_a_sparse_answer_has_at_most_so_many_columns():
     assert np.count_nonzero(regressor.coef_) <= 7
 
 
+@pytest.mark.chance(0, "weights of seven picks, 2 to 8, add up to an odd number: with no signs do all cancel")
 @pytest.mark.parametrize("rounds", [None, 50])
 def test_picks_never_exceed_the_columns_asked_for(rounds):
     assert PickRecipe(1000, 40, 0.5, 1.0, 1, True, 50.0, keep=7, rounds=rounds).picks <= 7
@@ -853,6 +877,7 @@ def test_what_a_private_fit_is_asked_does_not_depend_on_the_form_or_order_of_row
             np.testing.assert_allclose(one, two, rtol=0, atol=1e-9)
 
 
+@pytest.mark.chance(0, "scores of one model, worked out in two ways to a bound on their rounding")
 @pytest.mark.parametrize("method", ["gaussian", "frank-wolfe"])
 def test_new_rows_are_treated_as_the_rows_of_the_fit_were(method):
     """Settings changed after the fit do not reach the fitted model, and row_norm is a matter of units."""
@@ -935,6 +960,7 @@ def sample(rows: int, share: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
+@pytest.mark.chance(1e-10, "over 15 fits each a margin of 4,000 sds")
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_a_private_classifier_learns_what_is_there_to_learn(epsilon):
     """0.998 without privacy; 40 private fits gave 0.998 with a deviation below 0.0001, so 0.9 is never reached by chance."""
@@ -943,6 +969,7 @@ def test_a_private_classifier_learns_what_is_there_to_learn(epsilon):
     assert roc_auc_score(y[15_000:], model.decision_function(X[15_000:])) > 0.9
 
 
+@pytest.mark.chance(1e-10, "over 12 fits margins of 110 sds and more")
 def test_the_intercept_of_a_private_classifier_follows_the_share_of_the_classes():
     """Over 40 fits both figures had a deviation of 0.0006 around 0.107: the limits are more than 80 deviations away."""
     X, y = sample(20_000, 0.1)
@@ -951,6 +978,7 @@ def test_the_intercept_of_a_private_classifier_follows_the_share_of_the_classes(
     assert abs(model.predict_proba(X)[:, 1].mean() - 0.1) < 0.05
 
 
+@pytest.mark.chance(1e-10, "over 25 fits margins of 29 sds of the log-loss and 400 of the area")
 def test_rare_classes_are_learnt_and_their_odds_are_right():
     """Over 20 fits the area was 0.9988 and the log-loss 0.024, with deviations of 0.0001 and 0.003; the share alone has 0.138."""
     X, y = sample(20_000, 0.03)
@@ -961,6 +989,7 @@ def test_rare_classes_are_learnt_and_their_odds_are_right():
     assert log_loss(y[15_000:], model.predict_proba(X[15_000:])[:, 1]) < 0.7 * trivial
 
 
+@pytest.mark.chance(1e-10, "over 25 fits margins of 18 sds of the mean and 100 of the root of 1 - R2")
 def test_a_private_regressor_learns_a_line_and_its_offset():
     """Over 40 fits R² was 0.94 with a deviation of 0.02, and the mean prediction 4.0 with one of 0.02."""
     X, _ = sample(20_000)
@@ -1014,6 +1043,7 @@ def test_one_odd_label_changes_no_other_target(odd, kind, monkeypatch):
     assert set(np.concatenate(seen)) <= {-1.0, 1.0}
 
 
+@pytest.mark.chance(0, "what warns goes by public figures and the table")
 def test_a_wild_label_gives_no_warning_of_its_own():
     """Warnings are errors here; whether one comes must not depend on a single label."""
     X, y = np.linspace(-1.0, 1.0, 60).reshape(30, 2), np.zeros(30)

@@ -12,6 +12,8 @@ from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from contract import METHODS, federation
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 CASE = next(iter(METHODS.values()))
 METHOD = co.DistributedFrankWolfe(rounds=4, tolerance=0.0)
 
@@ -116,6 +118,7 @@ def test_data_changed_under_the_same_fingerprint_are_noticed(tmp_path, monkeypat
         fit(tmp_path, fed=other)
 
 
+@pytest.mark.chance(0, "the other ledgers remember the lost one: no bytes of noise are compared")
 def test_a_lost_transcript_is_never_silent(tmp_path):
     """The file of a party that has released noise is gone: the run may not draw it again."""
     fed = federation(CASE).with_policies({"party0": co.Policy(epsilon=9.0, delta=1e-6)})
@@ -145,6 +148,7 @@ def test_a_plan_beyond_the_budget_is_refused_before_anything_is_sent(tmp_path):
     assert entries(tmp_path) == []
 
 
+@pytest.mark.chance(0, "prices and refusals: nothing that was drawn is compared")
 def test_a_budget_is_used_up_over_several_runs(tmp_path):
     fed, asked = budgeted(4.0), co.Privacy(epsilon=3.0, delta=1e-6)
     fit(tmp_path, NoisySums(2), fed=fed, privacy=asked)
@@ -156,6 +160,7 @@ def test_a_budget_is_used_up_over_several_runs(tmp_path):
     log.close()
 
 
+@pytest.mark.chance(0, "how many entries there are, and their prices")
 def test_a_party_records_what_it_released_and_no_more(tmp_path):
     fit(tmp_path, NoisySums(2), fed=budgeted(9.0), privacy=co.Privacy(epsilon=4.0, delta=1e-6))
     log = FileLog(tmp_path / "nodes" / "party1.db")
@@ -166,6 +171,7 @@ def test_a_party_records_what_it_released_and_no_more(tmp_path):
     log.close()
 
 
+@pytest.mark.chance(0, "a refusal by the plan, and how many entries there are")
 def test_a_method_that_releases_more_than_its_price_is_stopped(tmp_path):
     class Greedy(NoisySums):
         """Prices one round and runs several."""

@@ -9,6 +9,8 @@ import pytest
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 MIXED = {
     "a": co.Schema(
         (
@@ -49,6 +51,7 @@ def test_curves_that_were_asked_for_stand_beside_those_that_a_method_chooses(dep
         assert tuple(party.features) == first.parties[name].schema.features
 
 
+@pytest.mark.chance(0, "a depth that follows from public figures, and numbers of columns")
 def test_a_run_takes_schemas_that_leave_some_curves_open_and_ask_for_others(tmp_path):
     fed = co.Federation.from_frames(frames(), "key", ("b", "y"), schemas=MIXED)
     terms = co.Privacy(200.0, 1e-6, label_range=(-1, 1))

@@ -20,6 +20,8 @@ from colonnade.methods.method import Job, curves_in_words
 from colonnade.privacy.accountant import rho_for
 from colonnade.runs.preview import preview
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 ROWS = 4000
 SCHEMAS = {
     "bank": co.Schema((co.Numeric("age", 18, 90), co.Numeric("income", 0, 10), co.Binary("home"))),
@@ -53,9 +55,11 @@ def as_lines(schemas=SCHEMAS):
     return {name: schema.as_lines() for name, schema in schemas.items()}
 
 
-def fitted(store, epsilon=4.0, problem=None, **more):
+def fitted(store, epsilon=4.0, problem=None, seed=None, **more):
+    """Whoever looks at how good a model is says a seed of its noise."""
     problem = problem or co.Problem(co.Logistic(), intercept=True)
-    return co.fit(federation(**more), problem, privacy=co.Privacy(epsilon, 1e-6), store=store)
+    noise = None if seed is None else co.SeededNoise(seed)
+    return co.fit(federation(**more), problem, privacy=co.Privacy(epsilon, 1e-6), store=store, noise=noise)
 
 
 def area(y, scores):
@@ -165,14 +169,15 @@ def test_noise_alone_bends_nothing():
 # ------------------------------------------------------------------------------------------------ whole runs
 
 
+@pytest.mark.chance(0, "the noise is seeded; masks cancel")
 def test_curves_find_what_lines_cannot_and_every_way_to_score_agrees(tmp_path):
-    fit = fitted(tmp_path / "curves")
+    fit = fitted(tmp_path / "curves", seed=1)
     new = frames(seed=9)
     y = new["bank"]["late"].to_numpy()
     scores = fit.scores(new)
     assert fit.depth == 4
     assert list(fit.features["shop"]) == ["visits", *(f"visits~{j}" for j in range(1, 16)), "spent"]
-    assert area(y, scores) > 0.75 > 0.66 > area(y, fitted(tmp_path / "lines", schemas=as_lines()).scores(new))
+    assert area(y, scores) > 0.75 > 0.66 > area(y, fitted(tmp_path / "lines", seed=1, schemas=as_lines()).scores(new))
     one = new["bank"].join(new["shop"], on="key")
     assert np.allclose(fit.scores(one), scores)
     assert np.allclose(fit.scores(federation(new)), scores)
@@ -182,23 +187,25 @@ def test_curves_find_what_lines_cannot_and_every_way_to_score_agrees(tmp_path):
     assert np.array_equal(co.load(tmp_path / "fit.json").scores(federation(new)), fit.scores(federation(new)))
 
 
+@pytest.mark.chance(0, "the noise is seeded; masks cancel")
 def test_probabilities_of_curves_are_those_of_the_rows(tmp_path):
     """In ten parts of the rows, by their probability, the label is as frequent as was said, to a few hundredths."""
-    fit = fitted(tmp_path)
+    fit = fitted(tmp_path, seed=1)
     new = frames(20_000, seed=3)
     p, y = fit.predict_proba(new), new["bank"]["late"].to_numpy()
     parts = np.array_split(np.argsort(p), 10)
     assert max(abs(p[part].mean() - y[part].mean()) for part in parts) < 0.12
 
 
+@pytest.mark.chance(0, "the noise is seeded; masks cancel")
 def test_straight_labels_lose_little_to_lines(tmp_path):
     """The release of a straight table bears out no bends, or hardly any."""
     new = frames(seed=8, straight=True)
     y = new["bank"]["late"].to_numpy()
     told = {"tables": frames(straight=True)}
-    found = [area(y, fitted(tmp_path / str(i), **told).scores(new)) for i in range(2)]
-    lines = area(y, fitted(tmp_path / "lines", **told, schemas=as_lines()).scores(new))
-    assert min(found) > lines - 0.02  # three sds of the noise of either
+    found = [area(y, fitted(tmp_path / str(i), seed=i, **told).scores(new)) for i in range(2)]
+    lines = area(y, fitted(tmp_path / "lines", seed=2, **told, schemas=as_lines()).scores(new))
+    assert min(found) > lines - 0.02  # of 150 pairs of fits none lost more than .004
 
 
 @pytest.mark.parametrize(
@@ -219,6 +226,7 @@ def test_curves_that_are_asked_for_are_said_as_those_that_are_chosen(smooth, val
     assert curves_in_words(fed.roster()) == said
 
 
+@pytest.mark.chance(1e-10, "bytes of a run lie 15 sds within the tenth, over 126 runs")
 def test_the_same_call_goes_on_and_a_dry_run_says_depth_columns_and_bytes(tmp_path, monkeypatch):
     problem, privacy = co.Problem(co.Logistic(), intercept=True), co.Privacy(4.0, 1e-6)
     monkeypatch.setattr("colonnade.runs.preview.MANY", 0)  # of few bytes, those of lines are not worth their time
@@ -230,6 +238,7 @@ def test_the_same_call_goes_on_and_a_dry_run_says_depth_columns_and_bytes(tmp_pa
     assert fit.communication.bytes == pytest.approx(said, rel=0.1)
 
 
+@pytest.mark.chance(0, "the noise is seeded; masks cancel")
 def test_least_squares_has_curves_too(tmp_path):
     rng = np.random.default_rng(4)
     x = rng.uniform(-2, 2, (6000, 2))
@@ -241,7 +250,8 @@ def test_least_squares_has_curves_too(tmp_path):
         "b": co.Schema((co.Numeric("v", -2, 2),)),
     }
     fed = co.Federation.from_frames(tables, "key", ("a", "y"), schemas=schemas)
-    fit = co.fit(fed, co.Problem(co.LeastSquares(), intercept=True), privacy=co.Privacy(2.0, 1e-6), store=tmp_path)
+    problem, privacy = co.Problem(co.LeastSquares(), intercept=True), co.Privacy(2.0, 1e-6)
+    fit = co.fit(fed, problem, privacy=privacy, store=tmp_path, noise=co.SeededNoise(1))
     assert np.mean((fit.predict(fed) - y) ** 2) < 0.2 * np.var(y)  # a line explains nothing of it
 
 
@@ -285,6 +295,7 @@ def test_estimators_take_curves_when_asked():
     assert area(y, curved.decision_function(X)) > 0.75 > 0.68 > area(y, straight.decision_function(X))
 
 
+@pytest.mark.chance(0, "a dry run: the depth follows from public figures")
 def test_a_configuration_with_curves_runs_from_the_command_line(tmp_path):
     for name, frame in frames(1500).items():
         frame.write_csv(tmp_path / f"{name}.csv")
@@ -307,6 +318,7 @@ def monotone(direction, **more):
     return {**SCHEMAS, "bank": co.Schema((age, *SCHEMAS["bank"].columns[1:]))}
 
 
+@pytest.mark.chance(1e-10, "projected onto the cone: rounding of 4e-16 in 288 fits, against 1e-9")
 @pytest.mark.thinned("slow")
 @pytest.mark.parametrize("direction", [1, -1])
 @pytest.mark.parametrize("smooth", [None, False, 4])
@@ -333,18 +345,20 @@ def test_of_a_monotone_curve_whole_levels_are_used_or_none(lost, unused):
     assert keep[known.unbroken(keep)].tolist() == sorted({*range(10)} - {*lost, *unused})
 
 
+@pytest.mark.chance(0, "the noise is seeded; masks cancel")
 @pytest.mark.parametrize("direction", [1, None])
 def test_curves_whose_lines_were_dropped_are_solved_and_monotone_where_they_must_be(direction, tmp_path):
     x = np.random.default_rng(3).uniform(0.0, 1.0, (600, 2))
     frame = pl.DataFrame({"key": range(600), "x": x[:, 0], "z": x[:, 1], "y": np.abs(x[:, 0] - 0.5) < 0.2})
     schemas = {n: co.Schema((co.Numeric(n, 0, 1, smooth=2, monotone=direction),)) for n in ("x", "z")}
     fed = co.Federation.from_frames({"x": frame, "z": frame}, on="key", label=("x", "y"), schemas=schemas)
-    method, privacy = co.PrivateGram(screen=1), co.Privacy(16.0, 1e-6)
-    fit = co.fit(fed, co.Problem(co.Logistic(), intercept=True), method, privacy, store=tmp_path)
+    method, privacy, noise = co.PrivateGram(screen=1), co.Privacy(16.0, 1e-6), co.SeededNoise(1)
+    fit = co.fit(fed, co.Problem(co.Logistic(), intercept=True), method, privacy, store=tmp_path, noise=noise)
     assert fit.coefficients["x"][0] == 0.0  # what says most is the hat in the middle
     assert (fit.coefficients["x"][1] > 0.0) == (direction is None)
 
 
+@pytest.mark.chance(1e-10, "projected onto the cone: rounding of 6e-17 in 79 paths, against 1e-9")
 def test_monotone_curves_along_the_path_are_monotone_too(tmp_path):
     fit = fitted(tmp_path, schemas=monotone(1, smooth=2), problem=co.Problem(co.Logistic(), penalty=co.Ridge(0.01)))
     blocks = fit.path.coefficients["bank"][:, :4]
@@ -359,9 +373,10 @@ def test_what_does_not_keep_a_curve_monotone_is_refused(tmp_path):
         fitted(tmp_path, schemas=monotone(1), problem=co.Problem(co.Logistic(), co.L1Ball(1.0)))
 
 
+@pytest.mark.chance(0, "the noise is seeded; masks cancel")
 def test_a_group_penalty_without_groups_takes_a_curve_in_or_leaves_it_out_as_a_whole(tmp_path):
     problem = co.Problem(co.Logistic(), penalty=co.GroupLasso(0.02), intercept=True)
-    fit = fitted(tmp_path, epsilon=8.0, problem=problem)
+    fit = fitted(tmp_path, epsilon=8.0, problem=problem, seed=1)
     assert fit.depth == 4
     groups = (tuple(range(16)), tuple(range(16, 32)), (32,), tuple(range(33, 49)), (49,))
     assert fit.problem.penalty.groups == groups

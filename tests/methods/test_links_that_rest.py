@@ -12,6 +12,8 @@ from colonnade.methods.gram.graph_gram import GraphGram
 from colonnade.methods.graph.consensus import Accord, Links, ratio
 from colonnade.problem import Changing, Topology
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 SIZE = 5
 RIDGE = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
 LASSO = co.Problem(co.Logistic(), penalty=co.Lasso(0.02))
@@ -115,11 +117,12 @@ def test_frank_wolfe_refuses_rests_and_finds_the_answer_on_every_graph(label, gr
         co.DistributedFrankWolfe(topology=ACTIVITY["a rare link"](GRAPHS[graph](SIZE)))
 
 
+@pytest.mark.chance(1e-9, "66 entries within 7 sds: 66 * 2.6e-12")
 @pytest.mark.thinned("slow")
 @pytest.mark.parametrize("label", ["party0", "party4", None])
 @pytest.mark.parametrize("activity", ["one link a round", "nobody in the first round"])
 def test_with_a_budget_the_same_products_are_released(label, activity, tmp_path):
-    """One exchange, in which no link rests. Seeded noise: against the matrix of the star, at most 6 sds apart."""
+    """One exchange, in which no link rests. Seeded noise: against the matrix of the star, at most 7 sds apart."""
     X, y = table(5, 40, 2 * SIZE)
     terms = co.Privacy(20.0, 1e-6, trust="parties", row_norm=10.0, feature_bound=3.0, label_bound=9.0)
     fed = co.Federation.split(np.clip(X, -3, 3), np.clip(y, -9, 9), parties=SIZE, label=label)
@@ -130,7 +133,7 @@ def test_with_a_budget_the_same_products_are_released(label, activity, tmp_path)
     )
     assert np.array_equal(fit.noise, star.noise)
     known = star.noise > 0
-    assert np.all(np.abs(fit.matrix - star.matrix)[known] <= 6 * 2**0.5 * star.noise[known])
+    assert np.all(np.abs(fit.matrix - star.matrix)[known] <= 7 * 2**0.5 * star.noise[known])
 
 
 @pytest.mark.parametrize("label", ["party0", "party4", None])

@@ -25,6 +25,8 @@ from colonnade.privacy.events import row_rho
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
 SPLITS = {
     "one": ({"a": slice(None)}, "a"),
@@ -197,6 +199,7 @@ def test_opposite_rows_of_full_length_need_nearly_all_of_the_sensitivity(monkeyp
 # ---------------------------------------------------------------------------------------- price and ledger
 
 
+@pytest.mark.chance(0, "prices and statements: nothing that was drawn is compared")
 @pytest.mark.thinned("slow")
 @pytest.mark.parametrize(
     ("method", "trust"),
@@ -228,8 +231,9 @@ def test_the_ledgers_hold_what_was_priced_and_the_row_pays_epsilon_once(method, 
     assert fit.gap is None
 
 
+@pytest.mark.chance(2e-8, "a chi-square bound at 1e-8; that rows are taken as they are has a margin of 48 sds")
 def test_noise_of_the_released_matrix_has_the_stated_size(monkeypatch, tmp_path):
-    """Of 20 runs on the same rows, every entry's spread; a chi-square bound at 1e-6 for all entries together."""
+    """Of 20 runs on the same rows, every entry's spread; a chi-square bound at 1e-8 for all entries together."""
     import colonnade.methods.gram.private_gram as module
 
     fed, terms, got = split("two"), privacy(RAW, label_bound=1.0), []
@@ -245,7 +249,7 @@ def test_noise_of_the_released_matrix_has_the_stated_size(monkeypatch, tmp_path)
     from scipy.stats import chi2
 
     freedom = (len(stack) - 1) * noisy.sum()
-    low, high = chi2.ppf([5e-7, 1 - 5e-7], freedom)
+    low, high = chi2.ppf([5e-9, 1 - 5e-9], freedom)
     assert low <= (z**2).sum() <= high
     assert (stack[:, ~(sds > 0)] == stack[0, ~(sds > 0)]).all()
 
@@ -253,6 +257,7 @@ def test_noise_of_the_released_matrix_has_the_stated_size(monkeypatch, tmp_path)
 # ---------------------------------------------------------------------------------------- the answer
 
 
+@pytest.mark.chance(1e-9, "noise of sd 0.001, measured, and 0.0088 of 0.01 left for it: 8 sds")
 @pytest.mark.parametrize("bound", [5.0, 100.0])
 def test_with_hardly_any_noise_it_is_the_ridge_regression_of_scikit_learn(bound, tmp_path):
     from sklearn.linear_model import Ridge
@@ -272,17 +277,19 @@ def test_with_hardly_any_noise_it_is_the_ridge_regression_of_scikit_learn(bound,
     assert fit.intercept == pytest.approx(reference.intercept_, abs=0.01)
 
 
+@pytest.mark.chance(1e-10, "0.8 is 36 degrees off: 1.46 of coefficients whose sds are 0.15, by 40 runs")
 @pytest.mark.parametrize("method", [co.PrivateGram(cross="none"), co.PrivateGram(cross="sketch")], ids=str)
 def test_without_products_between_parties_a_strong_signal_still_shows(method, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (20_000, 4))
     y = np.where(X[:, 0] + X[:, 2] > 0, 1.0, -1.0)
     fed = co.Federation.split(X, y, parties={"a": [0, 1], "b": [2, 3]}, label="a")
-    fit = co.fit(fed, RIDGE, method, co.Privacy(8.0, 1e-6, row_norm=2.0, feature_bound=1.0), store=tmp_path)
+    fit = co.fit(fed, RIDGE, method, co.Privacy(16.0, 1e-6, row_norm=2.0, feature_bound=1.0), store=tmp_path)
     agreement = float(np.mean(fit.predict(fed) == y))
     assert agreement > 0.8  # coefficients of equal sign and size on columns 0 and 2 give nearly 1; guessing .5
 
 
+@pytest.mark.chance(0, "one fit beside itself; its link keeps probabilities off 0 and 1, whatever the noise")
 def test_a_logistic_problem_says_that_it_was_solved_by_its_surrogate(tmp_path):
     fit = co.fit(split(), RIDGE, co.PrivateGram(), privacy(), store=tmp_path)
     assert "least squares" in fit.remarks[0]
@@ -295,6 +302,7 @@ def test_a_logistic_problem_says_that_it_was_solved_by_its_surrogate(tmp_path):
     assert ((probabilities > 0) & (probabilities < 1)).all()
 
 
+@pytest.mark.chance(0, "names of methods")
 def test_private_gram_is_what_a_private_fit_takes_by_default(tmp_path):
     assert co.fit(split(), RIDGE, privacy=privacy(), store=tmp_path / "1").method == "private Gram"
     assert co.fit(split(), RIDGE, privacy=privacy(trust="nobody"), store=tmp_path / "2").method == "private Gram"
@@ -347,6 +355,7 @@ def test_more_parties_than_a_run_can_have_are_refused(tmp_path):
         co.fit(fed, RIDGE, co.PrivateGram(), privacy(), store=tmp_path)
 
 
+@pytest.mark.chance(0, "parties are counted, whatever their coefficients")
 @pytest.mark.parametrize("parties", [12, pytest.param(32, marks=pytest.mark.slow)])
 def test_many_parties_run_up_to_thirty_two(parties, tmp_path):
     rng = np.random.default_rng(0)
@@ -398,6 +407,7 @@ def test_nothing_is_cut_only_where_schemas_prove_lengths_and_entries():
     assert not uncut(Job(RIDGE, plain.roster(), privacy()))
 
 
+@pytest.mark.chance(0, "rows are counted by their public bound, before they are centred")
 def test_rows_over_their_bound_are_counted_for_their_own_operator_only(tmp_path, capsys):
     from typer.testing import CliRunner
 

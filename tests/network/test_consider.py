@@ -44,6 +44,8 @@ from colonnade.runtime.turns import Answered, Lost
 from contract import Case, federation
 from organisations import SERVER, Organisations
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 ONE_RUN = co.Policy(epsilon=1.0, delta=1e-6)  # exactly what a run of SECURE costs
 
 
@@ -127,6 +129,7 @@ def test_one_refusal_leaves_every_ledger_as_it_was_and_nobody_reserves(why, plac
         assert {len(service.approvals) for service in straw.services.values()} == {0}  # they were told that it is over
 
 
+@pytest.mark.chance(0, "prices in ledgers and a refusal")
 def test_after_a_refusal_the_whole_budget_is_there_for_a_run_that_all_approve(tmp_path):  # noqa: F811
     """The budget is that of one run: had a party counted anything for the first, the second would be refused."""
     with straw_hub(SECURE, tmp_path, ONE_RUN) as straw:
@@ -152,6 +155,7 @@ def test_what_the_budget_refuses_is_in_no_book_however_often_it_is_proposed(tmp_
         assert before == state(straw.services["party0"])
 
 
+@pytest.mark.chance(0, "prices in ledgers and codes of refusals")
 def test_a_run_that_was_refused_first_is_not_paid_back_when_it_was_run_after_all(tmp_path):  # noqa: F811
     """A hub proposes a run too dear, then at a price that passes, under one name; it never says that the run is over."""
     with straw_hub(SECURE, tmp_path, ONE_RUN) as straw:

@@ -64,6 +64,7 @@ def ended(process) -> int | None:
     return process.exitcode
 
 
+@pytest.mark.chance(0, "an exit code, a price and files")
 def test_the_lines_end_with_a_private_fit(followed):
     folder, ran, _ = followed
     assert ran.returncode == 0, ran.stderr
@@ -73,14 +74,17 @@ def test_the_lines_end_with_a_private_fit(followed):
     assert "<html" in (saved / "report.html").read_text(encoding="utf-8")[:200].lower()
 
 
+@pytest.mark.chance(0, "printed before any run")
 def test_what_the_example_prints_is_what_the_readme_says(followed):
     assert (followed[0] / "printed.txt").read_text().splitlines() == lines()[1:]
 
 
+@pytest.mark.chance(0, "exit codes")
 def test_parties_stop_when_they_are_told_to(followed):
     assert followed[2] == [0, 0, 0]
 
 
+@pytest.mark.chance(0, "names and files")
 def test_every_party_keeps_its_part_and_its_ledger(followed):
     folder, _, _ = followed
     for party in ("airline", "weather", "registry"):
@@ -121,6 +125,7 @@ def typed(*words: str):
         return CliRunner().invoke(app, words)
 
 
+@pytest.mark.chance(0, "exit codes, files and texts of a run that is over: no figure of it is compared")
 def test_the_coordinators_line_typed_in_again_begins_and_pays_no_other_run(followed, monkeypatch):
     home = followed[0] / "tryout" / "coordinator"
     monkeypatch.chdir(home)
@@ -135,6 +140,7 @@ def test_the_coordinators_line_typed_in_again_begins_and_pays_no_other_run(follo
     assert not (home / "hub-store" / "pending.json").exists()
 
 
+@pytest.mark.chance(0, "exit codes, files and texts of a run that is over: no figure of it is compared")
 def test_a_stopped_command_is_repeated_by_runs_resume_as_it_was_given(followed, monkeypatch):
     """Also that it may write over a file; and once its run is over there is nothing to resume, whatever became of the file."""
     home = followed[0] / "tryout" / "coordinator"
@@ -153,6 +159,7 @@ def test_a_stopped_command_is_repeated_by_runs_resume_as_it_was_given(followed, 
     assert "no command" in typed("runs", "resume", "hub-store").stderr
 
 
+@pytest.mark.chance(0, "exit codes, files and texts of a run that is over: no figure of it is compared")
 @pytest.mark.parametrize("again", ["the same command", "runs resume"])
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_command_that_was_killed_when_its_run_had_finished_writes_that_fit_and_pays_no_other(
@@ -194,6 +201,7 @@ def test_a_command_that_was_killed_when_its_run_had_finished_writes_that_fit_and
         assert begun.call_count == 1
 
 
+@pytest.mark.chance(0, "exit codes, files and texts of a run that is over: no figure of it is compared")
 def test_whoever_says_overwrite_to_a_command_that_was_killed_gets_another_run(followed, monkeypatch):
     home = followed[0] / "tryout" / "coordinator"
     monkeypatch.chdir(home)

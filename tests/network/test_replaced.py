@@ -37,6 +37,8 @@ from colonnade.privacy.statement import describe_replaced
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.run_store import RunStore, abort_run, begin_new_ledger
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 POLICY = co.Policy(exact=False, epsilon=4.0, delta=1e-6)
 ROLLED_BACK = "rolled back|cannot go on with this run"
 
@@ -81,6 +83,7 @@ def spent(store: Path, node: str) -> float:
         return ledger.row_spent()
 
 
+@pytest.mark.chance(0, "prices by the plan, and sentences about ledgers: nothing that was drawn")
 @pytest.mark.parametrize("node", ["a", COORDINATOR])
 def test_a_store_goes_on_after_a_loss_with_what_the_others_remember_and_says_so(node, tmp_path):  # noqa: F811
     assert fit(tmp_path).privacy.replaced == ""
@@ -101,6 +104,7 @@ def test_a_store_goes_on_after_a_loss_with_what_the_others_remember_and_says_so(
     assert said in co.load(tmp_path / "fit.json").privacy.sentence
 
 
+@pytest.mark.chance(0, "prices by the plan, limits and dates")
 def test_a_new_ledger_is_no_new_budget(tmp_path):  # noqa: F811
     fit(tmp_path, epsilon=3.0)
     known = spent(tmp_path, "b")
@@ -124,6 +128,7 @@ def test_a_new_ledger_is_no_new_budget(tmp_path):  # noqa: F811
     )
 
 
+@pytest.mark.chance(0, "units and a refusal: nothing that was drawn is compared")
 def test_a_new_ledger_keeps_the_unit_of_the_lost_one(tmp_path):  # noqa: F811
     """What was spent about a row does not add up with what is spent about a person."""
     fit(tmp_path)
@@ -140,6 +145,7 @@ def test_a_new_ledger_keeps_the_unit_of_the_lost_one(tmp_path):  # noqa: F811
         ledger.check_run("run", replace(terms, unit=unit, neighbours=ledger.counted_units()[0][1]), plans)
 
 
+@pytest.mark.chance(0, "states of runs and prices by the plan")
 def test_a_run_that_was_open_at_a_loss_is_ended_and_stays_counted(tmp_path):  # noqa: F811
     with mock.patch.object(Gate, "integers", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         fit(tmp_path)
@@ -153,6 +159,7 @@ def test_a_run_that_was_open_at_a_loss_is_ended_and_stays_counted(tmp_path):  # 
     assert fit(tmp_path, epsilon=0.5).privacy.replaced
 
 
+@pytest.mark.chance(0, "refusals, and prices by the plan before and after")
 def test_a_ledger_that_is_there_is_not_replaced(tmp_path):  # noqa: F811
     fit(tmp_path)
     before = {name: spent(tmp_path, name) for name in ("a", "b")}
@@ -167,6 +174,7 @@ def test_a_ledger_that_is_there_is_not_replaced(tmp_path):  # noqa: F811
     assert fit(tmp_path, epsilon=0.5).privacy.replaced == ""
 
 
+@pytest.mark.chance(0, "exit codes and sentences about ledgers")
 def test_the_command_for_one_owner_that_was_cut_off_is_repeated(tmp_path):  # noqa: F811
     fit(tmp_path)
     lose(tmp_path, "a")
@@ -237,6 +245,7 @@ def made(tmp_path) -> Iterator[Federation]:  # noqa: F811
         yield Federation(straw, tmp_path)
 
 
+@pytest.mark.chance(0, "refusals, lengths of ledgers and sentences")
 @pytest.mark.parametrize("node", ["party0", COORDINATOR])
 def test_nothing_goes_on_until_everybody_who_remembers_has_taken_the_record(node, made):
     made.fit()
@@ -265,6 +274,7 @@ def test_nothing_goes_on_until_everybody_who_remembers_has_taken_the_record(node
     assert statement.replaced in statement.sentence
 
 
+@pytest.mark.chance(0, "prices by the plan, units and refusals")
 def test_a_new_ledger_begins_with_at_least_what_any_other_counts(made):
     made.fit()
     needed = made.spent()
@@ -287,6 +297,7 @@ def test_a_new_ledger_begins_with_at_least_what_any_other_counts(made):
     assert made.fit().privacy.replaced.startswith("1 ledger was")
 
 
+@pytest.mark.chance(0, "refusals and lengths of ledgers")
 def test_without_a_figure_all_may_have_been_spent_and_a_limit_lets_nothing_leave(made):
     made.fit()
     made.lose("party0")
@@ -321,6 +332,7 @@ def forged(made: Federation) -> dict[str, tuple[Record, str]]:
     }
 
 
+@pytest.mark.chance(0, "refusals by signatures, and lengths of ledgers")
 def test_a_forged_record_is_taken_by_nobody_and_changes_nothing(made):
     made.fit()
     made.lose("party0")
@@ -333,6 +345,7 @@ def test_a_forged_record_is_taken_by_nobody_and_changes_nothing(made):
         made.take("party0", made.sign("party0"))
 
 
+@pytest.mark.chance(0, "refusals by the digest of a federation file")
 def test_a_record_of_the_same_key_in_another_federation_is_refused(made):
     """One organisation may sign in several federations by one key."""
     made.fit()
@@ -348,6 +361,7 @@ def test_a_record_of_the_same_key_in_another_federation_is_refused(made):
         made.take("party2", elsewhere)
 
 
+@pytest.mark.chance(0, "a refusal by a key, and an empty ledger")
 def test_only_the_pinned_key_begins_a_new_ledger(made):
     made.fit()
     made.lose("party0")
@@ -357,6 +371,7 @@ def test_only_the_pinned_key_begins_a_new_ledger(made):
         assert ledger.log.length() == 0
 
 
+@pytest.mark.chance(0, "refusals by certificates, and lengths of ledgers")
 @pytest.mark.parametrize("kind", ["another authority", "a party's certificate", "revoked", "not signed", "changed"])
 def test_a_record_of_the_coordinator_needs_its_certificate(kind, made, tmp_path):  # noqa: F811
     made.fit()
@@ -395,6 +410,7 @@ def with_authorities(place: Path, *files: Path) -> None:
     (place / "authority.pem").write_bytes(b"".join(file.read_bytes() for file in files))
 
 
+@pytest.mark.chance(0, "certificates alone decide")
 @pytest.mark.parametrize("first", ["old", "new"])
 def test_while_one_authority_follows_another_a_record_under_either_is_taken(first, made):
     made.fit()
@@ -409,6 +425,7 @@ def test_while_one_authority_follows_another_a_record_under_either_is_taken(firs
     made.take("party1", by_new)
 
 
+@pytest.mark.chance(0, "refusals by certificates, and lengths of ledgers")
 @pytest.mark.parametrize("kind", ["outside", "expired", "a party's"])
 def test_of_two_authorities_neither_lets_a_third_one_sign(kind, made):
     """A third one of the same name, one that has expired, and a party whose certificate somebody put into the file."""
@@ -442,6 +459,7 @@ def test_of_two_authorities_neither_lets_a_third_one_sign(kind, made):
     made.take("party0", true)
 
 
+@pytest.mark.chance(0, "lengths of ledgers and a refusal")
 def test_a_record_that_is_played_again_does_not_let_an_old_copy_pass(made):
     """Taken twice, it would make others forget where the new ledger stood since."""
     made.fit()
@@ -465,6 +483,7 @@ def test_a_record_that_is_played_again_does_not_let_an_old_copy_pass(made):
         made.fit()
 
 
+@pytest.mark.chance(0, "dates that the test gives, lengths of ledgers and a sentence")
 def test_a_record_from_before_the_newest_is_refused_by_who_never_took_it(made):
     made.fit()
     made.lose("party0")

@@ -25,6 +25,8 @@ from colonnade.runtime.program import COORDINATOR, Failed
 from colonnade.runtime.turns import Turns, check_records
 from colonnade.runtime.wire import Letter, encode
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 FORGOT = r"received \d+ messages from '.*', whose record holds \d+ of them: the record of .* is an old copy"
 LOGISTIC = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
 
@@ -62,6 +64,7 @@ def killed(run: Callable[[], object], where: object, name: str, how: Callable[..
         run()
 
 
+@pytest.mark.chance(0, "refusals, and how often noise is drawn, not which")
 @pytest.mark.parametrize("node", ["a", "b"])
 def test_a_message_that_was_read_and_not_recorded_is_remembered(node, tmp_path, monkeypatch):  # noqa: F811
     """The coordinator dies over the first noisy numbers; the party that drew them then has a file from before."""
@@ -83,6 +86,7 @@ def test_a_message_that_was_read_and_not_recorded_is_remembered(node, tmp_path, 
     assert drawn.count(node) == before
 
 
+@pytest.mark.chance(0, "a price, and who was heard")
 def test_a_run_that_nobody_put_back_goes_on_from_what_was_heard(tmp_path):  # noqa: F811
     killed(lambda: fit(tmp_path), secure_release, "gram_matrix")
     got = [tuple(json.loads(row.key)) for row in rows(tmp_path, COORDINATOR, "got")]
@@ -157,6 +161,7 @@ def test_receipts_are_kept_where_noise_is_drawn_and_a_farewell_needs_none(tmp_pa
     log.close()
 
 
+@pytest.mark.chance(0, "keys and lengths of ledgers")
 def test_when_a_run_that_went_on_is_taken_up_again_the_heads_of_others_are_written_down(tmp_path):  # noqa: F811
     for _ in range(3):
         killed(lambda: fit(tmp_path), secure_release, "gram_matrix")

@@ -43,6 +43,8 @@ from colonnade.runtime.wire import decode
 from contract import EVERY_METHOD, Case, federation, fitted
 from organisations import COORDINATOR_KEY, SERVER, Organisations, free_port
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 STAR, GRAPH = EVERY_METHOD["frank-wolfe, least squares"], EVERY_METHOD["graph admm"]
 SECURE = EVERY_METHOD["private gram, secure"]
 PROBLEM = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
@@ -85,6 +87,7 @@ def test_what_the_hub_carries_of_scores_is_sealed(tmp_path):  # noqa: F811
         assert to_hub == {"RunKey", "Done"}
 
 
+@pytest.mark.chance(0, "the same fit is compared with itself, and refusals")
 def test_every_party_keeps_what_fallbacks_follow_from_and_hears_it_once_before_the_run_ends(tmp_path):  # noqa: F811
     with straw_hub(SECURE, tmp_path, co.Policy(epsilon=2.0, delta=1e-5)) as straw:
         fit = co.fit(
@@ -132,6 +135,7 @@ def test_nobody_scores_without_approval(tmp_path):  # noqa: F811
         assert not list(tmp_path.rglob("scores/*"))
 
 
+@pytest.mark.chance(0, "refusals, and how many rows were scored, whatever their scores")
 def test_a_policy_that_keeps_scores_refuses_them(tmp_path):  # noqa: F811
     strict = co.Policy(epsilon=10.0, delta=1e-5)
     made = Organisations.of(federation(SECURE), tmp_path, strict)

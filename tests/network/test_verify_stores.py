@@ -21,6 +21,8 @@ from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.run_store import RunStore
 from contract import federation
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 
 def verify(store: Path) -> tuple[int, str]:
     said = CliRunner().invoke(app, ["budget", "verify", str(store)])

@@ -26,6 +26,8 @@ from colonnade.runtime.hosted_node import InProcess, deliver_once
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import decode
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 NAMES = ("a", "b", "c")
 ALL_PAIRS = (("a", "b"), ("a", "c"), ("b", "c"))
 WITH_B = (("a", "b"), ("b", "c"))  # class sums, where b holds the labels
@@ -273,6 +275,7 @@ def corrections(watched):
     return [core(encode_value(part)) for part in found]
 
 
+@pytest.mark.chance(1e-15, "250 parts of 80 random bits or more in 90 kB: 250 * 9e4 / 2^80")
 @pytest.mark.parametrize("letters", [24, 30, 36, 60, 68, 76, None])
 def test_the_coordinators_files_hold_no_masked_row_and_no_single_correction(letters, monkeypatch, tmp_path):
     """While the run is open, wherever it stops, and when it is over."""
@@ -307,6 +310,7 @@ def folded(store):
         return len(set(db.execute("select tick from log where kind = 'folded'").fetchall()))
 
 
+@pytest.mark.chance(0, "bytes of a run that goes on against those before, and counts")
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_totals_are_kept_with_the_number_of_their_block_in_one_transaction(at, monkeypatch, tmp_path):
     """The power goes when totals have been written and the step has not: both are as before, and the run goes on."""
@@ -338,6 +342,7 @@ def test_totals_are_overwritten_and_only_the_last_ones_are_kept(monkeypatch, tmp
     assert max(done.values()) > 1  # several blocks, and one row of totals for each stage
 
 
+@pytest.mark.chance(1e-60, "6 seeds of 256 bits in 400 kB: 6 * 4e5 / 2^256")
 def test_when_a_run_is_over_totals_seeds_and_keys_are_gone_at_all_nodes(monkeypatch, tmp_path):
     open_run = Watched(tmp_path / "open", monkeypatch, 60)
     assert any(name.startswith("fold:") for _, name in open_run.secrets(COORDINATOR))
@@ -351,6 +356,7 @@ def test_when_a_run_is_over_totals_seeds_and_keys_are_gone_at_all_nodes(monkeypa
     assert not any(seed in left for seed in seeds)
 
 
+@pytest.mark.chance(1e-15, "6 parts of 80 random bits or more in 400 kB: 6 * 4e5 / 2^80")
 def test_after_closing_no_file_of_a_party_shows_a_correction_to_a_partner_who_kept_its_keys_and_seeds(
     monkeypatch, tmp_path
 ):

@@ -54,6 +54,7 @@ def gaussian(rho: float, count: int = 1, what: str = "sums", scope: Scope = Scop
 # ---------------------------------------------------------------------------------------- statements
 
 
+@pytest.mark.chance(0, "prices, rounds and texts")
 def test_a_private_run_states_what_it_cost_and_the_ledger_agrees(tmp_path: Path) -> None:
     fit = private_fit(holder(*table()), tmp_path)
     assert fit.privacy.guarantee == "proven"
@@ -67,6 +68,7 @@ def test_a_private_run_states_what_it_cost_and_the_ledger_agrees(tmp_path: Path)
     assert [entry.round for entry in entries] == [1, 2, 3, 4]
 
 
+@pytest.mark.chance(0, "what a fit carries, not its figures")
 def test_a_private_fit_carries_no_durations(tmp_path: Path) -> None:
     """How long a round takes depends on the data."""
     fit = private_fit(holder(*table()), tmp_path)
@@ -134,6 +136,7 @@ def test_a_node_that_holds_data_cannot_write_notes(tmp_path: Path, monkeypatch: 
         private_fit(holder(*table()), tmp_path)
 
 
+@pytest.mark.chance(1e-30, "two keys under random secrets are the same")
 def test_the_journal_does_not_let_guesses_about_a_row_be_tested(tmp_path: Path) -> None:
     """The same call in two stores is filed under different keys, so no public hash of the data is written."""
     federation = holder(*table())
@@ -146,6 +149,7 @@ def test_the_journal_does_not_let_guesses_about_a_row_be_tested(tmp_path: Path) 
 # ---------------------------------------------------------------------------------------- people
 
 
+@pytest.mark.chance(0, "sensitivities on record")
 def test_a_person_with_many_rows_is_charged_for_all_of_them(tmp_path: Path) -> None:
     X, y = table()
     for name, unit in (("row", None), ("person", (np.arange(60) // 3, 3))):
@@ -254,6 +258,7 @@ def test_unused_reservations_return_when_the_run_closes() -> None:
     assert book.row_spent() == pytest.approx(0.03)
 
 
+@pytest.mark.chance(0, "a refusal by lengths of ledgers")
 def test_a_ledger_put_back_from_an_old_copy_releases_nothing(tmp_path: Path) -> None:
     federation, store = holder(*table()), tmp_path / "store"
     private_fit(federation, store)
@@ -268,6 +273,7 @@ def test_a_ledger_put_back_from_an_old_copy_releases_nothing(tmp_path: Path) -> 
         private_fit(federation, store)
 
 
+@pytest.mark.chance(0, "a refusal by counts of messages")
 def test_an_old_copy_inside_an_open_run_is_noticed_before_noise_is_drawn_again(tmp_path: Path) -> None:
     """The coordinator has seen more messages than the restored party remembers sending."""
     federation, store = holder(*table()), tmp_path / "store"
@@ -303,6 +309,7 @@ def test_an_old_copy_inside_an_open_run_is_noticed_before_noise_is_drawn_again(t
     assert sent == []
 
 
+@pytest.mark.chance(0, "texts on record")
 def test_entries_say_what_when_and_in_which_round(tmp_path: Path) -> None:
     private_fit(holder(*table()), tmp_path)
     entry = ledger(tmp_path).entries()[0]

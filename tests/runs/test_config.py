@@ -78,6 +78,7 @@ def digests(folder: Path) -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------ init, and running it
 
 
+@pytest.mark.chance(0, "a price, names of parties and files")
 @pytest.mark.parametrize("kind", DataKind)
 def test_what_init_writes_runs_as_it_is(folder: Path, kind: DataKind) -> None:
     done = CliRunner().invoke(tool, [str(folder / "study.toml"), "--kind", kind.value])
@@ -93,6 +94,7 @@ def test_what_init_writes_runs_as_it_is(folder: Path, kind: DataKind) -> None:
     assert (folder / "runs" / "runs.db").is_file()
 
 
+@pytest.mark.chance(0, "exit codes, files and texts: nothing that was drawn is compared")
 def test_a_finished_run_is_not_begun_and_paid_again_by_repeating_the_command(folder: Path) -> None:
     path = config(folder, DataKind.HOLDER)
     assert call(path)[0] == 0
@@ -124,6 +126,7 @@ def test_another_budget_may_be_tried_beside_a_fit_that_is_there(folder: Path) ->
     assert co.load(folder / "half.json").privacy.epsilon == pytest.approx(0.5, rel=1e-6)
 
 
+@pytest.mark.chance(0, "exit codes, files and texts: nothing that was drawn is compared")
 def test_a_run_that_was_stopped_goes_on_by_the_same_command_also_over_a_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +142,7 @@ def test_a_run_that_was_stopped_goes_on_by_the_same_command_also_over_a_file(
     assert [(stopped["run"], "finished")] == [(line["run"], line["state"]) for line in list_runs(folder / "runs")]
 
 
+@pytest.mark.chance(0, "exit codes, files and texts: nothing that was drawn is compared")
 def test_ctrl_c_when_a_run_has_just_finished_says_where_its_fit_is_and_not_to_repeat_the_command(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +156,7 @@ def test_ctrl_c_when_a_run_has_just_finished_says_where_its_fit_is_and_not_to_re
     assert co.load(re.search(r"co\.load\('(.+)'\)", error)[1]).run == line["run"]
 
 
+@pytest.mark.chance(0, "exit codes, files and texts: nothing that was drawn is compared")
 def test_a_finished_run_whose_file_cannot_be_written_is_not_paid_again(folder: Path) -> None:
     path = config(folder, DataKind.HOLDER)
     asked = replace(load_config(path), output=folder / ("n" * 250))  # too long with what is added aside
@@ -235,6 +240,7 @@ def test_the_same_command_without_privacy_says_that_exact_values_left(folder: Pa
     assert not (folder / "runs").exists()
 
 
+@pytest.mark.chance(0, "exit codes, files and texts: nothing that was drawn is compared")
 def test_quiet_prints_where_the_model_is_and_nothing_else(folder: Path) -> None:
     code, out, _ = call(config(folder), "--quiet")
     assert (0, f"{folder / 'fit.json'}\n") == (code, out)
@@ -243,6 +249,7 @@ def test_quiet_prints_where_the_model_is_and_nothing_else(folder: Path) -> None:
 # ------------------------------------------------------------------------------------------------ preview
 
 
+@pytest.mark.chance(0, "exit codes, files and texts: nothing that was drawn is compared")
 def test_a_dry_run_makes_no_store_and_writes_nothing(folder: Path) -> None:
     path = config(folder)
     before = digests(folder)
@@ -252,6 +259,7 @@ def test_a_dry_run_makes_no_store_and_writes_nothing(folder: Path) -> None:
     assert before == digests(folder)
 
 
+@pytest.mark.chance(0, "exit codes, files and texts: nothing that was drawn is compared")
 def test_a_dry_run_leaves_the_ledgers_of_an_earlier_run_as_they_are(folder: Path) -> None:
     path = config(folder)
     assert call(path)[0] == 0
@@ -260,6 +268,7 @@ def test_a_dry_run_leaves_the_ledgers_of_an_earlier_run_as_they_are(folder: Path
     assert before == digests(folder)
 
 
+@pytest.mark.chance(0, "exit codes, files and texts: nothing that was drawn is compared")
 def test_a_private_dry_run_writes_no_secret_into_a_store_that_has_none(folder: Path) -> None:
     """Neither into one that is new, nor into one whose runs were begun by somebody else, as a party's are."""
     path = config(folder)
@@ -373,6 +382,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.chance(0, "refusals by prices, files and settings")
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_dry_run_refuses_exactly_what_the_run_refuses(case: str, folder: Path) -> None:
     changes, before = REFUSED[case]

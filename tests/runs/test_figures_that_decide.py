@@ -22,6 +22,8 @@ from colonnade.runs.preview import preview
 from colonnade.runs.rehearsal import suppose_rows
 from exact_fits import CLASSES, ROWS, SCHEMAS, column, fitted, noisy, tables
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 KEYS = {name: f"ed25519:{number:064x}" for number, name in enumerate(("a", "b", "coordinator"), 1)}
 
 

@@ -22,6 +22,7 @@ from sklearn.isotonic import isotonic_regression
 from sklearn.metrics import roc_auc_score
 
 import colonnade as co
+from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.problem.link import Link
 from colonnade.runs.bins import MOST, bounds_of, in_order
 from colonnade.runs.effects import Effect
@@ -29,6 +30,8 @@ from colonnade.runs.evidence import ClassSums, Witness
 from colonnade.runs.scorecard import _numbers
 from colonnade.views import scorer
 from colonnade.views.fit_facts import Coefficients
+
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn, and noise of private fits is seeded")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,7 @@ def fit() -> co.Fit:
 
 @pytest.fixture(scope="module")
 def private(tmp_path_factory) -> co.Fit:
-    """One party and a large budget, so that the noise is known and small; rows are centred by class sums."""
+    """One party and a large budget, so that the noise is known and small, and seeded; rows are centred by class sums."""
     frame = pl.concat([tables(3000, seed)["bank"].drop_nulls().with_columns(pl.lit(seed)) for seed in range(4)])
     frame = frame.with_columns(id=pl.int_range(pl.len())).filter(pl.col("region") != "moon")
     schema = co.Schema(
@@ -46,7 +49,8 @@ def private(tmp_path_factory) -> co.Fit:
     )
     fed = co.Federation.from_frames({"bank": frame}, on="id", label=("bank", "default"), schemas={"bank": schema})
     problem = co.Problem(co.Logistic(), intercept=True)
-    fit = co.fit(fed, problem, co.PrivateGram(), co.Privacy(8.0, 1e-6), store=tmp_path_factory.mktemp("store"))
+    terms, store = co.Privacy(8.0, 1e-6), tmp_path_factory.mktemp("store")
+    fit = co.fit(fed, problem, co.PrivateGram(), terms, noise=SeededNoise(1), store=store)
     return dataclasses.replace(fit, facts={**fit.facts, "frame": frame})
 
 
@@ -250,7 +254,7 @@ def test_a_private_fit_with_curves_keeps_to_the_stated_rounding(private):
 def test_class_sums_are_kept_with_noise_of_the_size_they_name(private, tmp_path):
     sums, exact = private.release.sums, exact_sums(private).release.sums
     z = np.concatenate([sums.positive - exact.positive, sums.negative - exact.negative]) / np.tile(sums.noise, 2)
-    # 14 normal draws, and rounding to steps far below them: the sum of squares is within 2 and 52 but once in 10^5.
+    # 14 normal draws, seeded, and rounding to steps far below them: but for one seed in 10^5 within 2 and 52.
     assert 2.0 < np.sum(z**2) < 52.0
     plain = dataclasses.replace(private, facts={})
     plain.save(tmp_path / "fit.json")
@@ -280,7 +284,8 @@ def test_a_matrix_of_rows_as_they_are_counts_as_class_sums_do(tmp_path):
     schema = co.Schema((co.Categorical("region", ("north", "south", "1.0", "moon")),))
     fed = co.Federation.from_frames({"bank": frame}, on="id", label=("bank", "default"), schemas={"bank": schema})
     method = co.PrivateGram(purpose="inference")
-    fit = co.fit(fed, co.Problem(co.Logistic(), intercept=True), method, co.Privacy(4.0, 1e-6), store=tmp_path)
+    problem, terms = co.Problem(co.Logistic(), intercept=True), co.Privacy(4.0, 1e-6)
+    fit = co.fit(fed, problem, method, terms, noise=SeededNoise(1), store=tmp_path)
     matrix = schema.encode(frame).matrix
     dense = matrix.toarray() if hasattr(matrix, "toarray") else matrix
     rows = np.column_stack([dense, np.ones(frame.height), 2.0 * frame["default"].to_numpy() - 1.0])

@@ -19,6 +19,8 @@ import colonnade as co
 from colonnade.errors import InvalidInput
 from colonnade.runs.simulate import ALONE, EXPLORED, FIRST_SEED, TOGETHER, simulate
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("COLONNADE_DATA", ROOT.parent / "shared" / "data"))
 BOUNDS = {"row_norm": 2.0, "feature_bound": 1.0}
@@ -51,6 +53,7 @@ def found():
     )
 
 
+@pytest.mark.chance(0, "names, shapes and bytes: no figure of a private fit is looked at")
 def test_a_table_has_a_row_for_each_method_trust_and_epsilon_and_the_baselines(found):
     lines = found.table()
     kinds = set(lines.select("method", "trust", "epsilon").rows())
@@ -65,17 +68,20 @@ def test_a_table_has_a_row_for_each_method_trust_and_epsilon_and_the_baselines(f
     assert lines.filter(pl.col("trust") == "secure")["bytes"].min() > 0
 
 
+@pytest.mark.chance(0, "refusals, which go by settings")
 def test_pairs_that_a_method_does_not_know_are_left_out_and_said(found):
     assert len(found.refused) == 2
     assert all("trust nobody" in line for line in found.refused)
     assert all(line in str(found) for line in found.refused)
 
 
+@pytest.mark.chance(0, "texts")
 def test_the_result_says_that_it_is_exploration(found):
     assert found.note == EXPLORED
     assert "nobody paid for them" in str(found)
 
 
+@pytest.mark.chance(0, "the line without privacy alone is looked at")
 def test_figures_are_of_the_rows_that_were_set_aside(found):
     X, labels, _ = table()
     y, expected = np.where(labels == "late", 1, -1), []
@@ -89,6 +95,7 @@ def test_figures_are_of_the_rows_that_were_set_aside(found):
     assert line["AUC ±"] == pytest.approx(np.std(expected, ddof=1) / math.sqrt(2), abs=1e-9)
 
 
+@pytest.mark.chance(0, "parties alone are fitted without privacy; else names and counts")
 def test_the_best_party_alone_is_named_and_drawn_and_the_others_are_not(found):
     assert found.best_alone == f"airline {ALONE}"  # it holds the two columns that matter most
     figure = found.plot()
@@ -100,12 +107,14 @@ def test_the_best_party_alone_is_named_and_drawn_and_the_others_are_not(found):
     assert all(len(trace.error_y.array) == 2 for trace in figure.data)
 
 
+@pytest.mark.chance(1e-10, "over 12 simulations a margin of 57 sds")
 def test_a_large_budget_costs_next_to_nothing(found):
     """At epsilon 50 the noise on 240 rows is far below the signal; AUC of both is near 0.98."""
     lines = {(m, t, e): auc for m, t, e, auc in found.table().select("method", "trust", "epsilon", "AUC").rows()}
     assert lines["private Gram", "consortium", 50.0] > lines[TOGETHER, "", math.inf] - 0.1
 
 
+@pytest.mark.chance(0, "names, a count, and the line without privacy")
 def test_numbers_are_judged_by_explained_variance_and_error(tmp_path):
     X, _, values = table()
     found = simulate(X, values, 2, epsilons=[20.0], splits=2, repeats=2, label_bound=4.0, **BOUNDS)
@@ -117,6 +126,7 @@ def test_numbers_are_judged_by_explained_variance_and_error(tmp_path):
     assert lines.filter(pl.col("trust") == "secure")["runs"].to_list() == [4]
 
 
+@pytest.mark.chance(0, "an empty folder")
 def test_nothing_is_left_behind(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -205,6 +215,7 @@ def test_a_simulation_finds_what_the_page_about_private_gram_says(name, repeats,
     assert cells(name)["Best party alone, not private"] == [pytest.approx(means[found.best_alone], abs=2e-4)]
 
 
+@pytest.mark.chance(0, "a name in what is printed, and a file")
 def test_the_page_about_simulations_runs_as_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(co, "simulate", simulate, raising=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 
 import colonnade as co
 from colonnade.kernels.prox import project_l2
+from colonnade.methods.gram import answer
 from colonnade.privacy.mechanisms import SeededNoise
+
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
 GRAM = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
 NUMBERS = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.01))
@@ -57,6 +61,7 @@ def test_a_fit_says_where_noise_swamps_it_and_nothing_where_it_does_not(case, tm
     assert not any("swamps" in remark for remark in made.remarks)
 
 
+@pytest.mark.chance(0, "the warning goes by rows, columns and the budget, which are public")
 @pytest.mark.parametrize("method", ["gaussian", "frank-wolfe"])
 def test_estimators_of_one_holder_say_so_too(method):
     X, y = table(1500)
@@ -87,7 +92,9 @@ def test_a_warning_that_is_an_error_says_where_the_fit_is_that_was_paid_for(tmp_
     assert co.load(saved).remarks
 
 
-def test_a_job_of_several_models_goes_on_behind_the_one_whose_warning_was_an_error(tmp_path):
+@pytest.mark.chance(0, "the limit is set so that every model is told to be noise, whatever is drawn")
+def test_a_job_of_several_models_goes_on_behind_the_one_whose_warning_was_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(answer, "CLEAR", math.inf)  # at 2.33 a model of noise is not told to be one in 1 run of 100
     rng = np.random.default_rng(5)
     X, y = rng.uniform(-1, 1, (300, 4)), np.arange(300) % 3
     model = co.FederatedClassifier(

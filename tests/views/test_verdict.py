@@ -17,6 +17,8 @@ from colonnade.views.page import render_report
 from colonnade.views.parts import with_error
 from colonnade.views.verdict import date_of
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 TERMS = co.Privacy(1.0, 1e-5, trust="secure")
 
 
@@ -58,12 +60,14 @@ def verdict(fit):
     return dict(re.findall(r"<div><dt>(.*?)</dt><dd>(.*?)</dd></div>", inside, re.DOTALL))
 
 
+@pytest.mark.chance(0, "titles, which are those of every report")
 def test_the_verdict_comes_first_and_answers_in_order(private):
     text = render_report(private)
     assert re.findall(r"<section id=\"(\w+)\"", text)[0] == "verdict"
     assert list(verdict(private)) == ["Asked", "How good", "Cost", "What left", "Approved"]
 
 
+@pytest.mark.chance(0, "words and prices of a report: nothing that was drawn is in them")
 def test_the_question_is_asked_in_the_words_of_the_label(private, exact):
     assert "<h1>Predicting “subscribed”</h1>" in render_report(private)
     for fit in (private, exact):
@@ -72,12 +76,14 @@ def test_the_question_is_asked_in_the_words_of_the_label(private, exact):
         assert "over 400 rows in common." in asked
 
 
+@pytest.mark.chance(0, "the id of a run beside itself")
 def test_a_report_says_when_its_run_began(private):
     assert date_of("20260102T030405-abcdef") == "2 January 2026, 03:04 UTC, "
     assert date_of("elsewhere") == ""
     assert f'<p class="soft">{date_of(private.run)}run <code>{private.run}</code></p>' in render_report(private)
 
 
+@pytest.mark.chance(0, "words and prices of a report: nothing that was drawn is in them")
 def test_the_price_is_one_figure_and_one_plain_sentence(private, exact):
     cost = verdict(private)["Cost"]
     assert "ε = 1 at δ = 1e-05, for one row." in cost
@@ -85,6 +91,7 @@ def test_the_price_is_one_figure_and_one_plain_sentence(private, exact):
     assert "No epsilon: exact values left" in verdict(exact)["Cost"]
 
 
+@pytest.mark.chance(0, "kinds of releases, whatever was drawn")
 def test_what_left_is_masked_or_noisy_in_a_private_run_and_exact_in_another(private, exact):
     def chips(fit):
         return re.findall(r'<span class="chip (\w+)">(\w+)</span>', verdict(fit)["What left"])
@@ -94,6 +101,7 @@ def test_what_left_is_masked_or_noisy_in_a_private_run_and_exact_in_another(priv
     assert all(kind == word for kind, word in [*chips(private), *chips(exact)])
 
 
+@pytest.mark.chance(0, "words and prices of a report: nothing that was drawn is in them")
 def test_a_private_report_nowhere_says_that_exact_values_may_leave(private, exact):
     assert "exact values may leave" not in render_report(private)
     assert "exact values may leave" in verdict(exact)["Approved"]
@@ -101,6 +109,7 @@ def test_a_private_report_nowhere_says_that_exact_values_may_leave(private, exac
     assert "bank: no limit of its own" in verdict(private)["Approved"]
 
 
+@pytest.mark.chance(0, "whether figures are told, not which")
 def test_nothing_is_said_to_be_unreleased_or_unkept(private, exact):
     for fit in (private, exact):
         text = " ".join(Page(render_report(fit)).words)
@@ -108,6 +117,7 @@ def test_nothing_is_said_to_be_unreleased_or_unkept(private, exact):
         assert "not kept with" not in text
 
 
+@pytest.mark.chance(0, "one fit beside itself")
 def test_a_saved_fit_has_the_same_verdict(private, tmp_path):
     private.save(tmp_path / "fit.json")
     assert render_report(co.load(tmp_path / "fit.json")) == render_report(private)
