@@ -37,6 +37,8 @@ from colonnade.runs.budgets import accounts
 from colonnade.runs.fit import fit as run
 from colonnade.runs.result import Fit
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 QUICK = co.SharingADMM(rounds=15, tolerance=1e-2)  # as far as conventions and odds need it
 FRESH = "every private fit draws fresh noise: two fits differ"
 TINY = "at this budget a model of so few rows is noise"
@@ -193,6 +195,7 @@ def test_one_model_has_the_whole_budget():
     assert share_of(1.0, 1e-6, 1) == 1.0
 
 
+@pytest.mark.chance(0, "prices, shapes, and probabilities that are scaled to sum to 1")
 def test_several_private_classes_cost_one_budget_in_every_ledger(tmp_path):
     X, _, values = table(rows=400)
     labels = np.digitize(values, [-0.5, 0.5])
@@ -208,6 +211,7 @@ def test_several_private_classes_cost_one_budget_in_every_ledger(tmp_path):
     assert set(model.predict(X)) <= {0, 1, 2}
 
 
+@pytest.mark.chance(1e-8, "2e6 pairs of scores, one nearer than rounding: 1e-9; accuracy 100 sds over .8 in 40 runs")
 def test_a_private_model_is_that_of_its_run_and_says_what_holds(tmp_path):
     X, labels, _ = table(rows=2000)
     model = private(tmp_path, epsilon=50.0).fit(X, labels)
@@ -220,6 +224,7 @@ def test_a_private_model_is_that_of_its_run_and_says_what_holds(tmp_path):
     assert model.privacy_.guarantee == "conditional"  # on the protocol and its cryptography
 
 
+@pytest.mark.chance(1e-10, "one of 1,000 scores within rounding of the threshold: 1e-12; the depth is public")
 def test_a_declared_schema_makes_a_frame_private_and_names_who_holds_what(tmp_path):
     X, labels, values = table(rows=1000)
     frame = pl.DataFrame({"x": values, "ward": np.where(X[:, 0] > 0, "surgery", "medicine")})
@@ -239,6 +244,7 @@ def test_a_declared_schema_makes_a_frame_private_and_names_who_holds_what(tmp_pa
     assert model.fit_.label == "clinic"
 
 
+@pytest.mark.chance(0, "nothing is compared: two fits come to their end")
 @pytest.mark.filterwarnings(
     "ignore::colonnade.errors.NothingToLearn"
 )  # the caller hears of the label, and the fit goes on
@@ -291,6 +297,7 @@ def undisturbed(tmp_path_factory):
     return spent(store), len(tap.letters)
 
 
+@pytest.mark.chance(0, "states and prices: public sizes fix the number of letters")
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
 def test_after_ctrl_c_finished_classes_are_kept_and_nothing_is_paid_twice(place, undisturbed, tmp_path):
     cost, letters = undisturbed
@@ -305,6 +312,7 @@ def test_after_ctrl_c_finished_classes_are_kept_and_nothing_is_paid_twice(place,
     assert model.predict_proba(table(rows=120)[0]).shape == (120, 3)
 
 
+@pytest.mark.chance(0, "states and prices: nothing that was drawn is compared")
 def test_ctrl_c_in_the_moment_in_which_a_class_ends_loses_nothing(undisturbed, tmp_path, monkeypatch):
     save = Fit.save
 
@@ -322,6 +330,7 @@ def test_ctrl_c_in_the_moment_in_which_a_class_ends_loses_nothing(undisturbed, t
     assert undisturbed[0] == pytest.approx(spent(tmp_path), rel=1e-12)
 
 
+@pytest.mark.chance(1e-12, "two of a dozen ids of 48 bits are the same")
 def test_other_labels_are_another_job_and_a_finished_job_is_not_found_again(undisturbed, tmp_path):
     first, again = three_classes(tmp_path), three_classes(tmp_path)
     assert not {each.run for each in first.fit_} & {each.run for each in again.fit_}
@@ -388,6 +397,7 @@ def test_open_weights_of_a_squared_hinge_are_those_of_scikit_learns_machine():
     assert np.linalg.norm(mine.coef_ - theirs.coef_) <= nearest(1e-8)
 
 
+@pytest.mark.chance(1e-12, "rounding, 2e-16 in 150 runs, against 1e-9")
 def test_private_weights_multiply_the_odds_and_touch_no_row(tmp_path, monkeypatch):
     X, labels, _ = table(rows=100)
     asked = []
@@ -436,6 +446,7 @@ def test_balanced_weights_are_those_of_the_counts_however_they_are_known():
     ).sum()
 
 
+@pytest.mark.chance(0, "a price, and an intercept against its own parts")
 def test_balanced_weights_under_privacy_go_by_public_counts_and_cost_nothing(tmp_path):
     X, labels, _ = table(rows=100)
     model = private(tmp_path, class_weight="balanced", class_counts={"ill": 90, "well": 10}).fit(X, labels)
@@ -524,6 +535,7 @@ def test_labels_held_elsewhere_have_two_classes():
         FederatedClassifier(classes=[0, 1]).fit(away)
 
 
+@pytest.mark.chance(0, "prices and a count of models")
 def test_the_page_about_notebooks_runs_as_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(co, "FederatedClassifier", FederatedClassifier, raising=False)

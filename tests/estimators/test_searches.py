@@ -34,6 +34,8 @@ from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.local import LocalLedger
 from colonnade.runtime.run_store import RunStore
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 ROWS = 90
 EACH = rho_for(1.0, 1e-6)
 
@@ -76,6 +78,7 @@ SEARCHES = {
 }
 
 
+@pytest.mark.chance(0, "counts and prices of fits, the same for every candidate that is picked")
 @pytest.mark.parametrize("search", SEARCHES)
 def test_a_search_is_priced_before_its_first_fit_and_charged_for_each(search, ledger):
     begin, fits = SEARCHES[search]
@@ -129,6 +132,7 @@ def test_a_candidate_that_sets_no_epsilon_costs_that_of_the_estimator_and_not_of
     assert LocalLedger(path).total().runs == 0
 
 
+@pytest.mark.chance(0, "the price of all fits, whichever of them is best")
 def test_the_best_model_of_a_search_states_all_that_was_spent(ledger):
     with pytest.warns(co.NotPrivate):
         search = GridSearchCV(private(ledger), GRID, cv=3, error_score="raise").fit(X, Y)
@@ -137,6 +141,7 @@ def test_the_best_model_of_a_search_states_all_that_was_spent(ledger):
     assert "7 fits" in stated.derivation
 
 
+@pytest.mark.chance(0, "refusals and prices: the scores of the search are not compared")
 def test_a_second_search_is_priced_anew(ledger):
     with pytest.warns(co.NotPrivate):
         cross_val_score(private(ledger), X, Y, cv=4, error_score="raise")
@@ -162,6 +167,7 @@ def test_what_cannot_be_priced_beforehand_is_refused(begin, ledger):
     assert LocalLedger(ledger).total().runs == 0
 
 
+@pytest.mark.chance(0, "the number of charged fits: no drawn figure is compared")
 def test_what_fits_once_may_stand_around_a_private_fit(ledger):
     FixedThresholdClassifier(private(ledger)).fit(X, Y)
     assert LocalLedger(ledger).total().runs == 1
@@ -188,6 +194,7 @@ def federated(store=None) -> co.FederatedClassifier:
     )
 
 
+@pytest.mark.chance(0, "refusals and prices: the scores of the search are not compared")
 def test_a_search_over_parties_is_refused_without_room_and_charged_with_it(tmp_path):
     store = tmp_path / "runs"
     with pytest.raises(
@@ -247,6 +254,7 @@ def test_steps_of_another_librarys_pipeline_are_looked_at_too():
         Other([("first", StandardScaler()), ("model", private())]).fit(X, Y)
 
 
+@pytest.mark.chance(0, "epsilon alone is compared, which goes by the plan")
 @pytest.mark.parametrize("step", PUBLIC)
 def test_a_step_that_learns_nothing_may_come_before_a_private_fit(step):
     model = make_pipeline(PUBLIC[step](), private(method="gaussian")).fit(X, Y)
@@ -259,6 +267,7 @@ def test_targets_scaled_by_the_data_are_refused():
         TransformedTargetRegressor(model, transformer=StandardScaler()).fit(X, X[:, 0])
 
 
+@pytest.mark.chance(0, "what is kept of prices: no drawn figure is compared")
 def test_nothing_is_kept_of_a_search_that_is_over(ledger):
     import gc
 

@@ -15,6 +15,8 @@ from colonnade.privacy import ledger as ledgers
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 RACERS = """
 import json, os, sys, traceback
 import numpy as np
@@ -73,6 +75,7 @@ def test_two_racing_processes_never_overspend_together(tmp_path: Path) -> None:
     assert budget.rho + one > budget.limit  # and nothing that would still have fitted was refused
 
 
+@pytest.mark.chance(0, "prices, ticks and times of entries: no drawn figure is compared")
 def test_a_clock_that_goes_back_changes_neither_order_nor_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

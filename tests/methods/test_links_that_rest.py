@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import warnings
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from graph_cases import joined, off, reference, table
 
 import colonnade as co
 from colonnade.methods.gram.graph_gram import GraphGram
+from colonnade.methods.graph import anchored
 from colonnade.methods.graph.consensus import Accord, Links, ratio
 from colonnade.problem import Changing, Topology
 
@@ -100,6 +104,22 @@ def test_no_rest_of_any_link_changes_the_answer(method, label, activity, graph):
     fit, error, room = solve(ACTIVITY[activity](GRAPHS[graph](SIZE)), fed, X, y)
     assert fit.status is co.Status.AGREED
     assert error <= room
+
+
+@pytest.mark.parametrize(
+    ("label", "activity"), [("party0", "the first agent wakes late"), ("party4", "the last agent wakes late")]
+)
+def test_where_whole_steps_grow_without_end_all_agents_take_shorter_ones(label, activity, monkeypatch):
+    X, y = table(5, 40, 2 * SIZE, True)
+    fed = co.Federation.split(X, y, parties=SIZE, label=label)
+    graph = ACTIVITY[activity](Topology.random(SIZE))
+    fit, error, room = fit_admm(graph, fed, X, y)
+    assert fit.status is co.Status.AGREED
+    assert error <= room
+    monkeypatch.setattr(anchored, "RISE", math.inf)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert co.fit(fed, LASSO, co.GraphADMM(graph, rounds=6000)).status is co.Status.OUT_OF_ROUNDS
 
 
 @pytest.mark.thinned("slow")

@@ -25,6 +25,8 @@ from colonnade.runtime.node import LOST
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import Letter, decode, encode
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 CLASSES = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
 NUMBERS = co.Problem(co.LeastSquares(), penalty=co.Ridge(1e-3), intercept=True)
 TERMS = co.Privacy(4.0, 1e-6, trust="secure", row_norm=3.0, feature_bound=2.0, label_bound=1.0)
@@ -262,6 +264,7 @@ def test_nobody_with_columns_left_is_an_end():
         losses.told((0,), "c", "now")
 
 
+@pytest.mark.chance(0, "the refusal and what ledgers say: no drawn figure is compared")
 @pytest.mark.parametrize("topology", [pytest.param(None, marks=SLOW), co.Topology.ring(3)])
 def test_under_encryption_between_two_parties_a_lost_one_is_a_clear_end(topology, tmp_path):
     with pytest.raises(PartyLost, match=r"cannot go on without|needs a quorum"):
@@ -410,6 +413,7 @@ def lost(tmp_path_factory):
     return co.fit(fed, CLASSES, co.PrivateGram(), terms, store=store, engine=engine), frames
 
 
+@pytest.mark.chance(0, "who is lost goes by the count of letters, prices by the plan")
 def test_model_statement_report_and_officers_page_say_who_was_lost_and_when(lost, tmp_path):
     from colonnade.views.officer import render_officer
 
@@ -424,6 +428,7 @@ def test_model_statement_report_and_officers_page_say_who_was_lost_and_when(lost
     assert "x_c" not in {column.source for column in fit.release.columns}
 
 
+@pytest.mark.chance(0, "two models of the same draw are compared")
 def test_the_model_without_a_party_is_kept_and_predicts_from_the_others_rows(lost, tmp_path):
     fit, frames = lost
     fit.save(tmp_path / "fit.json")
@@ -434,6 +439,7 @@ def test_the_model_without_a_party_is_kept_and_predicts_from_the_others_rows(los
     assert same(again.without("a"), fit.without("a"))
 
 
+@pytest.mark.chance(0, "a refusal by the parties' names")
 def test_parties_elsewhere_score_rows_without_the_one_that_was_lost(lost):
     fit, _ = lost
     _, everybody = tables()
@@ -442,6 +448,7 @@ def test_parties_elsewhere_score_rows_without_the_one_that_was_lost(lost):
     _check_elsewhere(fit, replace(everybody, parties={p: everybody.parties[p] for p in "ab"}), ())
 
 
+@pytest.mark.chance(0, "who sent letters: no drawn figure is compared")
 def test_the_bytes_of_a_lost_party_count_as_far_as_they_were_sent(lost):
     fit, _ = lost
     senders = {line[0] for line in fit.communication.lines}

@@ -29,6 +29,8 @@ from colonnade.runtime.run_store import MemoryStore
 from tests.methods.gram_runs import NoNoise, plain_gram, running
 from tests.methods.test_secure_products import CHANGES, Cut, Until, forging
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 PROBLEM = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
 NUMBERS = co.Problem(co.LeastSquares(), penalty=co.Ridge(1e-3), intercept=True)
 TERMS = co.Privacy(1.0, 1e-6, trust="parties", row_norm=3.0, feature_bound=2.0)
@@ -134,6 +136,7 @@ def test_without_noise_the_gram_matrix_is_the_plain_one_up_to_the_errors_of_encr
     assert view.sums is not None  # for prediction they come first
 
 
+@pytest.mark.chance(1e-10, "0.99 is 50 sds of the coefficients' noise away, over 30 runs")
 def test_models_are_those_of_the_exact_products_where_there_is_little_noise(tmp_path):
     X, y = table(rows=4_000)
     terms = replace(TERMS, epsilon=30.0)
@@ -145,6 +148,7 @@ def test_models_are_those_of_the_exact_products_where_there_is_little_noise(tmp_
     assert np.corrcoef(ours, exact[order])[0, 1] > 0.99
 
 
+@pytest.mark.chance(0, "prices and texts: nothing that was drawn is compared")
 def test_the_statement_is_conditional_and_names_both_assumptions(tmp_path):
     fit = run(tmp_path)
     said = fit.privacy
@@ -155,6 +159,7 @@ def test_the_statement_is_conditional_and_names_both_assumptions(tmp_path):
     assert said.epsilon <= 1.0 + 1e-9
 
 
+@pytest.mark.chance(0, "lines and prices of a plan, which are public")
 def test_a_preview_lists_what_leaves_and_spends_nothing(tmp_path):
     seen = preview(federation(), PROBLEM, co.PrivateGram(), TERMS, store=tmp_path)
     hidden = [line for line in seen.lines if "lattice encryption" in line.what]
@@ -219,6 +224,7 @@ def test_both_parties_of_a_product_add_their_full_noise(monkeypatch):
 # ---------------------------------------------------------------------------------------- interrupted
 
 
+@pytest.mark.chance(0, "letters of one draw are compared with themselves, prices with the plan")
 @pytest.mark.parametrize("cut", [24, 40, 52, 62])
 def test_a_run_that_was_cut_goes_on_with_the_same_bytes_and_pays_once(cut, tmp_path):
     first, second = Until(cut), Until(10**9)
@@ -236,6 +242,7 @@ def test_a_run_that_was_cut_goes_on_with_the_same_bytes_and_pays_once(cut, tmp_p
     assert fit.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
 
 
+@pytest.mark.chance(0, "names of the secrets that are kept")
 def test_when_a_run_is_over_its_secrets_are_gone(tmp_path):
     run(tmp_path)
     for party in PARTIES:
@@ -249,6 +256,7 @@ def test_when_a_run_is_over_its_secrets_are_gone(tmp_path):
 # ---------------------------------------------------------------------------------------- forged, told differently
 
 
+@pytest.mark.chance(0, "digests of two different messages differ, and no part of the stage is paid for")
 @pytest.mark.parametrize("field", ["norm2", "scale", "label"])
 def test_a_party_releases_nothing_of_a_stage_of_which_another_was_told_something_else(field, tmp_path):
     def forge(message):
@@ -274,6 +282,7 @@ WRONG = {
 }
 
 
+@pytest.mark.chance(0, "refusals by sizes, which are public")
 @pytest.mark.parametrize("which", WRONG)
 def test_rows_and_answers_of_other_sizes_are_refused(which, tmp_path, monkeypatch):
     said, change = WRONG[which]
@@ -283,6 +292,7 @@ def test_rows_and_answers_of_other_sizes_are_refused(which, tmp_path, monkeypatc
         run(tmp_path)
 
 
+@pytest.mark.chance(0, "kinds of letters, which are public")
 def test_what_goes_between_parties_is_sealed_and_nobody_else_reads_it(tmp_path):
     tap = co.Tap(co.InProcess())
     run(tmp_path, tap)
@@ -312,17 +322,20 @@ def test_a_gram_matrix_that_does_not_fit_is_refused_before_class_sums_are_paid(t
     assert not list(tmp_path.glob("nodes/*"))
 
 
+@pytest.mark.chance(0, "whatever class sums advise is said not to fit")
 def test_rows_stay_as_they_are_where_what_class_sums_advise_does_not_fit(tmp_path, monkeypatch):
     monkeypatch.setattr(lwe_release, "fits", lambda *_: False)
     fit = run(tmp_path)
     assert fit.release.rule == "raw"
 
 
+@pytest.mark.chance(0, "the trust model that the statement names")
 def test_labels_that_were_released_need_no_products_for_class_sums(tmp_path):
     fit = co.fit(federation(), PROBLEM, co.PrivateGram(labels="released"), TERMS, store=tmp_path)
     assert fit.privacy.trust == "parties"
 
 
+@pytest.mark.chance(0, "the trust model that the statement names")
 def test_it_is_the_default_method_of_its_trust_model(tmp_path):
     fit = co.fit(federation(), PROBLEM, privacy=TERMS, store=tmp_path)
     assert fit.privacy.trust == "parties"

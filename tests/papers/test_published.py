@@ -1,6 +1,6 @@
 """Claims about the published calibrations: they are what the papers print, and they cannot spend.
 
-Randomised tests state their margin; none of them fails by chance more than once in 10,000 runs.
+Randomised tests state their margin, and their generators are seeded: none of them fails by chance.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def test_a_published_sign_is_never_wrong():
     """The label of the only row with a feature is the sign of its coefficient, in every trial that has one."""
     for inside in (True, False):
         X, y = papers._one_label(inside)
-        first = published.SparseFrankWolfe(0.1, 1e-3).release(X, y, np.random.default_rng(), 500)[:, 0]
+        first = published.SparseFrankWolfe(0.1, 1e-3).release(X, y, np.random.default_rng(5), 500)[:, 0]
         assert set(np.sign(first[first != 0])) == {1.0 if inside else -1.0}
         assert (first != 0).mean() > 0.9  # drawn at least once in 19 rounds of 4: 0.996 at this weak weight
 
@@ -240,7 +240,7 @@ def test_the_solver_scatters_a_hundred_times_less_than_its_privacy_assumes():
     """Theorem 4.1 needs this standard deviation; 1,000 trials know the real one to 2.3 %."""
     value = published.ZerothOrder(0.5, 1e-3)
     needed = math.sqrt(2.1 * math.log(1250)) / (value.penalty * value.rows * value.epsilon)
-    x = value.release(np.zeros((20, 5)), np.zeros(20), np.random.default_rng(), 1_000)
+    x = value.release(np.zeros((20, 5)), np.zeros(20), np.random.default_rng(6), 1_000)
     assert x.std(axis=0).max() < needed / 100
 
 

@@ -23,6 +23,8 @@ from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.runtime.program import COORDINATOR, Post
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 TERMS = Terms("m", "s", "nobody", "one row", "replace one row", "f")
 PRIVACY = co.Privacy(1.0, 1e-6, feature_bound=1.0)
 PROBLEM = co.Problem(co.Logistic(), co.L1Ball(2.0))
@@ -109,6 +111,7 @@ def test_a_schema_read_off_the_data_cannot_enter_a_private_run(tmp_path: Path) -
         private_fit(federation, tmp_path)
 
 
+@pytest.mark.chance(0, "remarks, facts and prices of both runs are those of public figures")
 def test_a_single_class_is_noticed_under_privacy_by_the_caller_alone_and_refuses_nothing(tmp_path: Path) -> None:
     """Whether the run is refused would tell whether the last positive label is there; so would a word in the fit."""
     X, y = table()

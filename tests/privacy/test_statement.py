@@ -30,6 +30,8 @@ from colonnade.runs.call import released_to_all
 from colonnade.runs.config import load_job
 from colonnade.runs.preview import preview
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 HARD = Assumption("nobody can factor 15", computational=True)
 KEPT = Assumption("everybody keeps quiet")
 
@@ -157,6 +159,7 @@ RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(0.1))
 OPEN = {"row_norm": 1.0, "feature_bound": 1.0}
 
 
+@pytest.mark.chance(0, "words of plan, terms and statement: no drawn figure is compared")
 def test_the_word_stands_in_plan_terms_and_statement(tmp_path):
     asked = co.Privacy(1.0, 1e-6, **OPEN)
     assert preview(table(), RIDGE, None, asked, store=tmp_path).trust == "secure"
@@ -183,6 +186,7 @@ def test_a_delta_that_is_not_below_one_in_the_rows_is_refused_and_nothing_is_wri
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.chance(0, "what the statement and the preview say of delta: no drawn figure is compared")
 def test_an_allowed_large_delta_is_said_in_the_statement(tmp_path):
     asked = co.Privacy(1.0, 1 / 60, allow_large_delta=True, **OPEN)
     fit = co.fit(table(), RIDGE, privacy=asked, store=tmp_path)
@@ -198,6 +202,7 @@ def test_a_unit_of_columns_is_counted_in_columns():
     assert Job(RIDGE, table().roster()).units == (60, "rows")
 
 
+@pytest.mark.chance(0, "a refusal and a sentence that go by delta and the rows alone")
 @pytest.mark.parametrize("kind", [co.SparseClassifier, co.FederatedClassifier])
 def test_an_estimator_refuses_a_large_delta_and_can_be_told_to_take_it(kind, tmp_path):
     X, y = np.random.default_rng(0).uniform(-1, 1, (50, 4)), np.arange(50) % 2
@@ -216,6 +221,7 @@ def test_a_job_file_may_leave_trust_out_and_allow_a_large_delta(tmp_path):
     assert privacy.trust is None
 
 
+@pytest.mark.chance(0, "the warning and the remark go by epsilon alone")
 def test_an_epsilon_over_20_warns_and_20_does_not(tmp_path):
     with pytest.warns(UserWarning, match="epsilon=20.01 is over 20"):
         fit = co.fit(table(), RIDGE, privacy=co.Privacy(20.01, 1e-6, **OPEN), store=tmp_path / "a")

@@ -25,6 +25,8 @@ from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.runs.budgets import account
 from colonnade.runtime.hosted_node import HostedNode
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 UNITS = [
     ROW,
     Unit("patient"),
@@ -119,6 +121,7 @@ def fitted(store: Path, unit: Any, **more: Any) -> co.Fit:
     return co.fit(federation, RIDGE, co.PrivateGram(), privacy, store=store)
 
 
+@pytest.mark.chance(0, "prices and refusals, which go by the plan alone")
 def test_what_a_store_says_was_spent_is_true_of_its_unit(tmp_path):
     fitted(tmp_path, (PEOPLE, 3))
     with pytest.raises(co.BudgetExhausted, match="its ledger counts for one person"):
@@ -132,6 +135,7 @@ def test_what_a_store_says_was_spent_is_true_of_its_unit(tmp_path):
         assert found.open_runs == 0
 
 
+@pytest.mark.chance(0, "units, refusals and empty ledgers: no drawn figure is compared")
 def test_one_partys_other_unit_is_found_before_anybody_reserves(tmp_path):
     """b's ledger alone counts for rows: a, which is asked first, holds no row of the refused run."""
     alone = co.Federation.split(X, Y, parties={"b": slice(None)}, label="b")
@@ -147,6 +151,7 @@ def test_one_partys_other_unit_is_found_before_anybody_reserves(tmp_path):
         log.close()
 
 
+@pytest.mark.chance(0, "the words of the unit: no drawn figure is compared")
 def test_the_budget_command_shows_the_unit(tmp_path):
     from typer.testing import CliRunner
 

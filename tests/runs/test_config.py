@@ -30,6 +30,8 @@ from colonnade.runs.config import load_config
 from colonnade.runs.preview import preview
 from colonnade.runtime.run_store import RunStore
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 tool = typer.Typer()
 tool.command()(init)
 
@@ -115,6 +117,7 @@ def test_a_finished_run_is_not_begun_and_paid_again_by_repeating_the_command(fol
     assert [run, co.load(folder / "fit.json").run] == [line["run"] for line in list_runs(folder / "runs")]
 
 
+@pytest.mark.chance(0, "exit codes, files, a price, and a hint that is always printed")
 def test_another_budget_may_be_tried_beside_a_fit_that_is_there(folder: Path) -> None:
     path = config(folder, DataKind.HOLDER)
     assert call(path)[0] == 0

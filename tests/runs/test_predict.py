@@ -15,6 +15,8 @@ from colonnade.privacy.events import Policy
 from colonnade.problem.link import Link
 from colonnade.runs.evaluation import evaluate_fit
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 PROBLEM = co.Problem(co.Logistic(), co.L1Ball(5.0), intercept=True)
 
 
@@ -91,6 +93,7 @@ def test_new_rows_of_a_matrix_need_no_labels() -> None:
     np.testing.assert_allclose(X[:7] @ x + fit.intercept, fit.scores(co.Federation.split(X[:7], None, 2)), rtol=1e-12)
 
 
+@pytest.mark.chance(0, "words of the report that every private run has")
 def test_the_report_of_a_private_fit_can_be_written(tmp_path: Path) -> None:
     X = np.random.default_rng(0).uniform(-1, 1, (50, 4))
     federation = co.Federation.split(X, np.sign(X[:, 0]), {"clinic": slice(None)}, label="clinic")
@@ -152,6 +155,7 @@ def test_a_penalty_without_privacy_needs_no_method() -> None:
     assert made.method == co.SharingADMM.TITLE
 
 
+@pytest.mark.chance(0, "classes and probabilities are of the same scores, whatever these are")
 @pytest.mark.parametrize(("delta", "said"), [(0.02, True), (1e-6, False)])
 def test_private_predictions_agree_with_their_probabilities_and_a_large_delta_is_stated(
     tmp_path: Path, delta: float, said: bool

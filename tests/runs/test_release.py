@@ -15,6 +15,8 @@ import colonnade as co
 from colonnade.methods.gram.rule import Sums
 from colonnade.runs.release_file import from_plain, to_plain
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 ROWS = 4000
 NUMBERS = co.Problem(co.LeastSquares(), intercept=True)
 SCHEMAS = {
@@ -50,7 +52,8 @@ def run(store, fed=None, problem=NUMBERS, method=None, privacy=None, **options):
 
 @pytest.fixture(scope="module")
 def fit(tmp_path_factory) -> co.Fit:
-    return run(tmp_path_factory.mktemp("store"))
+    """Under the same noise every time: at this budget some rare other one would hide a column."""
+    return run(tmp_path_factory.mktemp("store"), noise=co.SeededNoise(1))
 
 
 def design(frames, *names):
@@ -137,7 +140,7 @@ def test_encoded_units_are_those_of_the_fits_coefficients(fit):
 
 
 def test_a_run_for_inference_covers_what_least_squares_finds(fit):
-    """Six slopes at ε = 4: intervals of 99.99 % of them all at once miss once in 10,000 runs at most."""
+    """Six slopes at ε = 4: of 10^5 seeds one would miss, by intervals that hold for all at once."""
     X, joined = design(tables(), "age", "smoker", "region=north", "region=east", "bp", "ldl")
     truth = np.linalg.lstsq(X, joined["cost"].to_numpy(), rcond=None)[0]
     found = fit.inference(level=1 - 1e-5, simultaneous=True, references={"region": "region=south"})
@@ -185,6 +188,7 @@ def test_where_nothing_is_determined_no_number_is_shown(fit):
     assert "No column is determined" in told(louder(fit, 200.0).regress())
 
 
+@pytest.mark.chance(0, "files before and after: no drawn figure is compared")
 def test_twenty_models_from_one_release_spend_nothing(tmp_path):
     fit = run(tmp_path)
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
@@ -193,6 +197,7 @@ def test_twenty_models_from_one_release_spend_nothing(tmp_path):
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
 
 
+@pytest.mark.chance(1e-10, "the noise has a quarter of an error for its sd at most, and an interval 4.4 errors")
 def test_classes_are_told_as_differences_in_probability(tmp_path):
     frames = tables()
     frames["lab"] = frames["lab"].with_columns(dear=pl.when(pl.col("cost") > 3).then(1).otherwise(-1))
@@ -209,11 +214,13 @@ def test_classes_are_told_as_differences_in_probability(tmp_path):
 # ------------------------------------------------------------------------------------------------ what is said
 
 
-def test_the_summary_says_what_must_be_said(fit):
+@pytest.mark.chance(1e-10, "all six columns are determined, with a margin of over 9 sds of the noise")
+def test_the_summary_says_what_must_be_said(tmp_path):
+    fit = run(tmp_path, privacy=co.Privacy(8.0, 1e-6))
     text = told(fit.inference())
     for words in (
         "4,000 rows",
-        "ε 4, δ 1e-06 (already spent; this page costs nothing)",
+        "ε 8, δ 1e-06 (already spent; this page costs nothing)",
         "capped to [0, 8.00]",
         "rows shortened: none (schema)",
         "spread alike in all rows",
@@ -231,6 +238,7 @@ def test_the_summary_says_what_must_be_said(fit):
     assert "clinic:age" in html
 
 
+@pytest.mark.chance(1e-10, "a share of 0.96 with an sd of 0.001 against 0.25")
 def test_unequal_variances_are_warned_of_where_sampling_counts(tmp_path):
     fit = run(tmp_path, privacy=co.Privacy(40.0, 1e-6))
     loud = fit.inference()
@@ -241,11 +249,13 @@ def test_unequal_variances_are_warned_of_where_sampling_counts(tmp_path):
     assert wide.errors["clinic:age"] > loud.errors["clinic:age"]
 
 
+@pytest.mark.chance(0, "a sentence that goes by the problem alone")
 def test_a_penalty_is_said_not_to_count(tmp_path):
     fit = run(tmp_path, problem=co.Problem(co.LeastSquares(), penalty=co.Lasso(0.1), intercept=True))
     assert "without it" in told(fit.inference())
 
 
+@pytest.mark.chance(1e-10, "raw is chosen with a margin of 28 sds, and the bound of the share has 300")
 def test_shortened_rows_are_bounded_and_warned_of(tmp_path):
     method = co.PrivateGram()
     lines = federation(schemas={name: schema.as_lines() for name, schema in SCHEMAS.items()})
@@ -312,6 +322,7 @@ def test_a_model_is_chosen_by_its_expected_error(fit):
             fit.release.select(**wrong)
 
 
+@pytest.mark.chance(1e-10, "the noise is small beside sampling: a margin of 11 of its sds, from draws 12 times as loud")
 def test_crude_odds_cover_those_of_the_table(tmp_path):
     frames = tables(20_000)
     frames["lab"] = frames["lab"].with_columns(dear=pl.when(pl.col("cost") > 3).then(1).otherwise(-1))
@@ -333,6 +344,7 @@ def test_crude_odds_cover_those_of_the_table(tmp_path):
 # ------------------------------------------------------------------------------------------------ refusals
 
 
+@pytest.mark.chance(0, "the rule for classes goes by rows, columns and budget")
 def test_a_release_for_prediction_that_bends_rows_is_refused(tmp_path):
     labels = tables()
     labels["lab"] = labels["lab"].with_columns(dear=pl.when(pl.col("cost") > 3).then(1).otherwise(-1))
@@ -343,6 +355,7 @@ def test_a_release_for_prediction_that_bends_rows_is_refused(tmp_path):
         fit.inference()
 
 
+@pytest.mark.chance(0, "a refusal by the settings alone")
 @pytest.mark.parametrize("cross", ["none", "sketch"])
 def test_products_that_are_missing_or_sketched_are_refused(cross, tmp_path):
     privacy = co.Privacy(4.0, 1e-6, trust="nobody")
@@ -351,6 +364,7 @@ def test_products_that_are_missing_or_sketched_are_refused(cross, tmp_path):
         fit.inference()
 
 
+@pytest.mark.chance(0, "a refusal by the settings alone")
 def test_buckets_are_refused(tmp_path):
     fit = run(tmp_path, method=co.PrivateGram(sketch_rows=2000))
     with pytest.raises(co.InvalidInput, match="buckets"):
@@ -376,12 +390,13 @@ def test_a_run_that_might_shorten_rows_is_refused_before_anything_is_sent(tmp_pa
     assert not list(tmp_path.rglob("*.sqlite"))
 
 
+@pytest.mark.chance(1e-8, "5 intervals, each of which misses once in 4e9")
 def test_a_plain_matrix_is_taken_where_its_bounds_prove_its_rows(tmp_path):
     X = np.random.default_rng(0).uniform(-1, 1, (3000, 4))
     fed = co.Federation.split(X, X @ [0.5, 0.2, 0.0, -0.3], parties=2)
     fit = run(tmp_path, fed, privacy=co.Privacy(4.0, 1e-6, row_norm=2.0, feature_bound=1.0, label_bound=1.0))
     assert fit.release.proven
-    found = fit.inference(level=1 - 1e-5, simultaneous=True)
+    found = fit.inference(level=1 - 1e-9, simultaneous=True)
     for (low, high), value in zip(found.intervals.values(), [0.5, 0.2, 0.0, -0.3, 0.0], strict=True):
         assert low <= value <= high
 
@@ -429,6 +444,7 @@ def test_options_that_mean_nothing_are_refused(fit):
             fit.release.regress(**options)
 
 
+@pytest.mark.chance(0, "a refusal by names")
 def test_a_name_two_parties_have_must_name_its_party(tmp_path):
     frames, schemas = tables(), dict(SCHEMAS)
     frames["clinic"] = frames["clinic"].with_columns(ldl=1 + pl.col("age") / 20)
@@ -513,6 +529,7 @@ def test_noise_below_zero_and_figures_that_are_nan_are_refused(field, bad, says,
         from_plain(json.loads(json.dumps(to_plain(made))))
 
 
+@pytest.mark.chance(0, "a release against itself, saved and read")
 @pytest.mark.parametrize("smooth", [None, 2])
 def test_a_release_saved_before_cut_was_told_is_read(smooth, tmp_path):
     bent = co.Schema((co.Numeric("age", 20, 80, smooth=smooth), *SCHEMAS["clinic"].columns[1:]))
@@ -532,26 +549,31 @@ def test_a_release_saved_before_cut_was_told_is_read(smooth, tmp_path):
 # ------------------------------------------------------------------------------------------------ what is in it
 
 
+@pytest.mark.chance(1e-8, "chi-square of 308 degrees: 1e-9; one of 14 entries is 0 seven times: 14 * 0.047**7")
 @pytest.mark.parametrize("trust", ["secure", "consortium"])
 def test_a_release_holds_noise_of_the_size_it_names_and_nothing_exact(trust, tmp_path):
-    """All entries but the number of rows differ from the exact ones, by about one of their sds."""
+    """All entries but the number of rows differ from the exact ones, by about one of their sds, over seven releases."""
     policies = {name: co.Policy(consortium=True) for name in SCHEMAS} if trust == "consortium" else None
     fed = co.Federation.from_frames(tables(), on="id", label=("lab", "cost"), schemas=SCHEMAS, policies=policies)
-    fit = run(tmp_path, fed, privacy=co.Privacy(4.0, 1e-6, trust=trust))
-    exact, released = noise_free(fit), fit.release
-    at = np.triu_indices(len(released.matrix))
-    sds, moved = released.noise[at], (released.matrix - exact.matrix)[at]
-    assert (sds == 0.0).sum() == 1
-    z = moved[sds > 0.0] / sds[sds > 0.0]
-    # 35 normal draws, and rounding of numbers, at most a quarter of the noise on the diagonal: the sum of squares is
-    # within 8 and 90 but once in 10^6 runs.
-    assert 8.0 < np.sum(z**2) < 90.0
-    assert np.count_nonzero(moved == 0.0) <= 1 + 2  # 1'1, and noise in whole numbers may be 0
+    squares, unmoved = 0.0, []
+    for k in range(7):
+        fit = run(tmp_path / str(k), fed, privacy=co.Privacy(4.0, 1e-6, trust=trust))
+        exact, released = noise_free(fit), fit.release
+        at = np.triu_indices(len(released.matrix))
+        sds, moved = released.noise[at], (released.matrix - exact.matrix)[at]
+        assert (sds == 0.0).sum() == 1
+        z = moved[sds > 0.0] / sds[sds > 0.0]
+        squares += np.sum(np.square(z))
+        unmoved.append(np.abs(z) < 0.01)
+    # 7·44 normal draws, whose rounding is far below their noise.
+    assert 180.0 < squares < 480.0
+    # Noise of the 14 products of yes-or-no columns is in whole numbers of sd 8.5 or more, and may be 0 now and then.
+    assert not np.all(unmoved, axis=0).any()
 
 
 def test_a_curve_is_its_number_in_the_datas_units_and_hats_beside_it(tmp_path):
     bent = co.Schema((co.Numeric("age", 20, 80, smooth=2), *SCHEMAS["clinic"].columns[1:]))
-    release = run(tmp_path, federation(schemas=SCHEMAS | {"clinic": bent})).release
+    release = run(tmp_path, federation(schemas=SCHEMAS | {"clinic": bent}), noise=co.SeededNoise(1)).release
     assert [(c.name, c.source, c.block, c.kind, c.unit) for c in release.columns[:4]] == [
         ("age", "age", 0, "number", 30.0),
         *((f"age~{k}", "age", 0, "part", 1.0) for k in (1, 2, 3)),
@@ -564,6 +586,7 @@ def test_a_curve_is_its_number_in_the_datas_units_and_hats_beside_it(tmp_path):
     assert found.test("age").df == 4
 
 
+@pytest.mark.chance(1e-10, "the line stays determined, which draws of 5 times the noise never changed in 200")
 def test_a_band_is_that_of_the_curve_at_its_values(tmp_path):
     bent = SCHEMAS | {"clinic": co.Schema((co.Numeric("age", 20, 80, smooth=2),))}
     frames = tables()
@@ -612,6 +635,7 @@ def release_by(rule, store):
     return run(store, fed, co.Problem(co.Logistic(), intercept=True), method, privacy).release, frames
 
 
+@pytest.mark.chance(1e-10, "4 counts within 7 sds: 4 * 2.6e-12; raw is chosen with 500 times what it takes")
 @pytest.mark.parametrize("rule", ["raw", "centred", "screened", "weak"])
 def test_counts_are_those_of_the_table_however_rows_were_made(rule, tmp_path):
     release, frames = release_by(rule, tmp_path)
@@ -622,13 +646,14 @@ def test_counts_are_those_of_the_table_however_rows_were_made(rule, tmp_path):
     X, _ = design(frames, *names)
     sds = release.noise[:, len(release.columns)] if release.sums is None else 2**0.5 * release.sums.noise
     at = [release.names.index(name) for name in found]
-    # 4 counts at most, each within 5 of its sds but once in 10^6.
-    assert np.abs(X[:, :-1].sum(axis=0) - np.array(list(found.values()))) == pytest.approx(0.0, abs=5.0 * sds[at].max())
+    assert np.abs(X[:, :-1].sum(axis=0) - np.array(list(found.values()))) == pytest.approx(0.0, abs=7.0 * sds[at].max())
     assert rule == "weak" or sds[at].max() < 0.5
 
 
+@pytest.mark.chance(1e-10, "raw is chosen with a margin of 57 sds of what class sums say; else public figures")
 def test_counts_of_shortened_rows_are_refused(tmp_path):
-    short = run(tmp_path, method=co.PrivateGram(), privacy=co.Privacy(64.0, 1e-6, row_norm={"clinic": 1.0, "lab": 0.5}))
+    norms = {"clinic": 1.0, "lab": 0.5}  # at a budget at which class sums surely advise rows as they are
+    short = run(tmp_path, method=co.PrivateGram(), privacy=co.Privacy(1000.0, 1e-6, row_norm=norms))
     with pytest.raises(co.InvalidInput, match="may have been shortened"):
         short.release.counts()
     alone = run(tmp_path, method=co.PrivateGram(cross="none"), privacy=co.Privacy(4.0, 1e-6, trust="nobody"))

@@ -104,7 +104,7 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
     penalty = own_term(job, block.positions)
     net = Network(settings.topology, job.roster, gate.node)
     inner = (INSIDE,) if holds_labels and block.columns else ()
-    accord = Accord(net.hops, settings.tolerance, Restarts())
+    accord = Accord(net.hops, settings.tolerance, Restarts(rests=net.rests))
     terms: dict[str, ColumnsTerm | LabelsTerm] = {}
     if block.columns or not holds_labels:
         terms["columns"] = ColumnsTerm(block, penalty, responses)

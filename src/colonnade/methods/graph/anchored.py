@@ -16,7 +16,11 @@ Restart  agents agree by flooding on the largest residuals of any of them, as in
          At most MOST_CHANGES times: after that it is constant.
 Proof    for constant ρ, no step takes w away from any fixed point beyond the anchor's distance, so restarts do not
          either; ‖Tw − w‖ ≤ 2·distance/(k+1), and an anchor lies ever longer or each drop cuts ‖Tw − w‖ by a factor.
-Links    may rest in some rounds (`Changing`): k counts a link's own meetings. A fixed pattern is only measured.
+Links    may rest in some rounds (`Changing`): k counts a link's own meetings. T is then applied to some links at a
+         time, and there are patterns in which ‖Tw − w‖ grows without end. When it has risen to RISE times the least
+         that was seen, links move half as far from then on: w ← w + θ (the above − w), θ = 1, ½, ¼ …  The smaller θ,
+         the nearer the path of w to that of ẇ = −D (w − Tw), D the shares of rounds in which links meet, along which
+         the distance to every fixed point, by D⁻¹, falls: with θ small enough a pattern in which all links meet ends.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ from colonnade.methods.graph.consensus import Links, ratio
 FALL, LESS, SHARE = 0.3, 0.8, 0.36
 RELAXED_FALL, PATIENCE = 0.2, 20  # where epochs alternate
 MOST_CHANGES = 40
+RISE = 100.0
 FAINT = 1e-10  # of the estimates' size: what moved less since the last restart says nothing about ρ
 
 
@@ -78,6 +83,7 @@ class AnchoredLinks(Links):
         super().__init__(neighbours, shape, penalty)
         self.anchors, self.now, self.then = (np.zeros_like(self.pairs) for _ in range(3))
         self.ages = [0] * len(neighbours)
+        self.pace = 1.0  # θ
 
     def begin(self, estimate: Floats, multipliers: Mapping[str, Floats]) -> None:
         self.now[0] = estimate.reshape(-1)
@@ -89,8 +95,12 @@ class AnchoredLinks(Links):
 
     def exchange(self, k: int, x: Floats, y: Floats, sums: Floats) -> None:
         self.ages[k] += 1
-        state = self.pairs[:, k], self.anchors[:, k], self.now[:, k], self.then[:, k]
-        anchored_exchange(x, y, self.penalty, self.ages[k], *state, sums)
+        pair, before = self.pairs[:, k], self.pairs[:, k].copy() if self.pace < 1.0 else None
+        anchored_exchange(
+            x, y, self.penalty, self.ages[k], pair, self.anchors[:, k], self.now[:, k], self.then[:, k], sums
+        )
+        if before is not None:
+            pair[:] = before + self.pace * (pair - before)
 
     def restart(self, factor: float) -> None:
         """ρ ← factor·ρ with the multipliers as they are, w along its link's middle; the anchor is dropped there."""
@@ -101,17 +111,30 @@ class AnchoredLinks(Links):
         self.anchors[:], self.then[:] = self.pairs, self.now
         self.ages = [0] * len(self.ages)
 
+    def slow(self) -> None:
+        """θ ← θ/2; the anchor is dropped here."""
+        self.pace /= 2.0
+        self.restart(1.0)
+
 
 @dataclass
 class Restarts:
-    """The rule of an Accord whose links are anchored: when all agents restart, with which ρ."""
+    """The rule of an Accord whose links are anchored: when all agents restart, with which ρ, and when they slow."""
 
     FIGURES: ClassVar[int] = AnchoredLinks.FIGURES
+    rests: bool = False  # whether links may
+    least: float = math.inf  # ‖Tw − w‖, since all slowed down
     epochs: Epochs = field(default_factory=Epochs)
     changes: int = 0
 
     def judge(self, t: int, flood: Floats, own: Sequence[AnchoredLinks]) -> None:
         _, size, _, pull, residual, shift, turned = flood.tolist()
+        self.least = min(self.least, residual)
+        if self.rests and residual > RISE * self.least:
+            self.least, self.epochs = residual, Epochs(began=t)
+            for links in own:
+                links.slow()
+            return
         if not self.epochs.over(t, residual):
             return
         factor = 1.0
