@@ -27,7 +27,6 @@ import sysconfig
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,9 +41,6 @@ STATED = "fails by chance at most once in {:,} runs"
 LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
 PASSED_ON = {"random", "secrets"}
 RUN_ID = re.compile(rb"\d{8}T\d{6}-[0-9a-f]{12}/")
-
-# Files whose tests are not all marked yet: who draws there is not failed. None is added; one that is marked is taken out.
-UNMARKED = frozenset((Path(__file__).parent / "unmarked.txt").read_text().split())
 
 _flags: Any = bytearray(3)  # which kinds were drawn; shared with forked children once a process has begun to run tests
 _owner = 0
@@ -128,7 +124,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     if name := os.environ.get("DRAWS"):
         with open(name, "a") as file:  # noqa: PTH123
             file.write(f"{'+'.join(KINDS[kind] for kind in drawn)} {_marked(item)} {item.nodeid}\n")
-    elif _marked(item) < (2 if drawn != [BYTES] else 1) and item.nodeid.partition("::")[0] not in UNMARKED:
+    elif _marked(item) < (2 if drawn != [BYTES] else 1):
         what = " and ".join(KINDS[kind] for kind in drawn)
         pytest.fail(f"this test draws without a seed ({what}) and does not say its odds: tests/draws.py", pytrace=False)
 

@@ -112,7 +112,3 @@ def test_the_odds_of_a_whole_run_are_small_and_stated(request):
     assert total <= draws.SUM
     if config.args_source is config.ArgsSource.TESTPATHS and not config.option.keyword:
         assert f"A run of `make test` {draws.stated(total)}" in " ".join((ROOT / "CONTRIBUTING.md").read_text().split())
-
-
-def test_no_file_that_is_still_to_be_marked_is_gone():
-    assert [name for name in draws.UNMARKED if not (ROOT / name).is_file()] == []

@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 import colonnade as co
 from colonnade.cli import app
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 RUN = CliRunner()
 
 
@@ -33,6 +35,7 @@ def told(*words: str) -> str:
     return found.output
 
 
+@pytest.mark.chance(0, "texts that follow from the plan: nothing that was drawn is compared")
 def test_show_lists_columns_and_whether_intervals_hold(file):
     assert "a:x0" in told("show", str(file))
     lines = dict(line.split(maxsplit=1) for line in told("show", str(file)).splitlines() if line[:1].isalpha())
@@ -44,6 +47,7 @@ def test_show_lists_columns_and_whether_intervals_hold(file):
     assert json.loads(told("show", str(file), "--json"))["rows"] == 3000
 
 
+@pytest.mark.chance(1e-10, "columns stay in: their doubt is 1e-4 and 3e-4 in 30 runs, over 500 sds below its bounds")
 def test_regress_prints_the_summary_or_its_figures(file):
     assert told("regress", str(file)) == co.Release.load(file).regress().summary() + "\n"
     found = json.loads(told("regress", str(file), "-t", "x1", "-x", "x0", "-x", "x2", "--json"))
@@ -51,6 +55,7 @@ def test_regress_prints_the_summary_or_its_figures(file):
     assert told("regress", str(file), "--on", "x0", "--quiet").startswith("a:x0 ")
 
 
+@pytest.mark.chance(0, "names and numbers of pairs, whatever their figures")
 def test_correlate_prints_pairs(file):
     assert len(json.loads(told("correlate", str(file), "--json"))) == 10
     assert "a:x0" in told("correlate", str(file), "-c", "x0", "-c", "x3")

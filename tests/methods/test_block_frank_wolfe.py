@@ -42,6 +42,8 @@ from colonnade.problem.sets import Product
 from colonnade.runtime.program import public_bytes
 from reference import confident
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 CHANCE = 1e-6
 N, D, RADIUS, PARTIES = 20, 6, 1.0, 3
 OWNERS = np.repeat(np.arange(PARTIES), D // PARTIES)
@@ -118,6 +120,7 @@ def joint(fit, parties=PARTIES) -> np.ndarray:
 # ---------------------------------------------------------------- the program is the algorithm
 
 
+@pytest.mark.chance(1e-9, "the same draws twice; 150 gradients, one within 1e-14 of 0 could change its sign")
 @every_sampling
 def test_the_programs_compute_what_algorithm_1_says_line_by_line(sampling):
     loss = co.LeastSquares()
@@ -182,6 +185,7 @@ def test_theorem_1_holds_for_every_sampling(loss, sampling):
     assert excess[:, rounds].mean() < 0.5 * excess[0, 0]  # and it does go down
 
 
+@pytest.mark.chance(0, "all blocks come in every round: nothing that is drawn counts")
 @every_loss
 def test_theorem_1_holds_in_every_round_where_nothing_is_random(loss):
     """With all blocks in every round the bound holds for the run itself, so there is no room for luck."""
@@ -193,6 +197,7 @@ def test_theorem_1_holds_in_every_round_where_nothing_is_random(loss):
     assert (excess <= np.array(bounds) + 1e-7).all()
 
 
+@pytest.mark.chance(1e-9, "the bound holds for any signs; 33 of 600 vertices are changed on average, sd 3.6, not none")
 @pytest.mark.parametrize(("gradient_error", "oracle_error"), [(0.3, 0.0), (0.0, 0.5), (0.3, 0.5)])
 def test_theorem_2_holds_in_every_round_with_errors_of_the_stated_size(gradient_error, oracle_error):
     loss = co.LeastSquares()
@@ -350,6 +355,7 @@ class Outside(Odd):
         return np.array([owners.size])
 
 
+@pytest.mark.chance(0, "refused by its probabilities, or for whatever it draws")
 @pytest.mark.parametrize(("sampling", "advice"), [(Never(), "above 0"), (Outside(), "outside 0 to 5")])
 def test_an_improper_sampling_is_refused(sampling, advice):
     with pytest.raises(co.InvalidInput, match=advice):
@@ -366,6 +372,7 @@ PRODUCTS = {
 }
 
 
+@pytest.mark.chance(0, "gap and optimum bound each other at every point that draws could lead to")
 @pytest.mark.thinned("slow")
 @every_loss
 @pytest.mark.parametrize("constraint", PRODUCTS.values(), ids=PRODUCTS)
@@ -377,6 +384,7 @@ def test_the_gap_bounds_the_distance_to_the_optimum_over_a_product(loss, constra
     assert fit.objective == pytest.approx(loss.value(A @ joint(fit), y), rel=1e-9)
 
 
+@pytest.mark.chance(0, "all blocks come in every round: nothing that is drawn counts")
 def test_a_run_that_reaches_its_tolerance_says_so_and_its_model_has_that_gap():
     loss = co.Logistic()
     fit, A, y, box = solved(loss, BlockFrankWolfe(Elementary(), 2000, 0.05), Product(co.L1Ball(RADIUS)))
@@ -386,6 +394,7 @@ def test_a_run_that_reaches_its_tolerance_says_so_and_its_model_has_that_gap():
     assert fit.gap <= 0.05
 
 
+@pytest.mark.chance(0, "all blocks come in every round: nothing that is drawn counts")
 def test_the_split_of_columns_changes_nothing_but_who_holds_what():
     loss, method = co.LeastSquares(), BlockFrankWolfe(Elementary(), 40, 0.0)
     one = solved(loss, method, Product(co.L1Ball(0.4)), parties=1)[0]
@@ -393,6 +402,7 @@ def test_the_split_of_columns_changes_nothing_but_who_holds_what():
     np.testing.assert_allclose(joint(one, 1), joint(six, 6), rtol=0, atol=1e-12)
 
 
+@pytest.mark.chance(0, "all blocks come in every round: nothing that is drawn counts")
 def test_equal_columns_and_columns_of_zeros_do_no_harm():
     rng = np.random.default_rng(3)
     a = rng.normal(size=(20, 2))
@@ -404,6 +414,7 @@ def test_equal_columns_and_columns_of_zeros_do_no_harm():
     assert product.contains(joint(fit), 1e-12)
 
 
+@pytest.mark.chance(0, "one block a round, whichever it is")
 def test_a_party_without_a_block_in_the_round_sends_no_change():
     fit, *_ = solved(co.LeastSquares(), BlockFrankWolfe(Serial(), 20, 0.0), Product(co.L1Ball(0.4)))
     changes = fit.communication.by("type", "party", "round")

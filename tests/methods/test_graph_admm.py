@@ -417,3 +417,12 @@ def test_several_responses_are_refused_where_they_cannot_be():
             co.Problem(co.LeastSquares(), penalty=co.NuclearNorm(1.0)),
             co.GraphADMM(),
         )
+
+
+def test_steps_are_halved_once_for_every_hundredfold_rise_and_only_where_links_rest():
+    for rests, paces in ((True, [1.0, 1.0, 0.5, 0.5, 0.5, 0.25]), (False, [1.0] * 6)):
+        rule, links, found = Restarts(rests=rests), AnchoredLinks(("a",), (1,), 1.0), []
+        for t, residual in enumerate((1.0, 100.0, 101.0, 101.0, 10_100.0, 10_101.0)):
+            rule.judge(t, np.array([0.0, 1.0, 0.0, 1.0, residual, 0.0, 0.0]), [links])
+            found.append(links.pace)
+        assert found == paces

@@ -21,6 +21,8 @@ from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Private, Released, encode_value
 from contract import FREELY, TERMS, gate, ledger
 
+pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
+
 RHO = 0.5
 NOISY = Charge(Event(Mechanism.GAUSSIAN, RHO, 1.0), 2, "sums")
 CHOICE = Charge(Event(Mechanism.GUMBEL, RHO, 1.0), 2, "choices")
@@ -46,6 +48,7 @@ def test_exact_values_pass_unchanged_and_several_at_once():
     assert (two.value, three.value) == (1, 2.5)
 
 
+@pytest.mark.chance(0, "prices and events: nothing that was drawn is compared")
 def test_one_call_is_one_event_however_many_arrays():
     door = gate((NOISY,))
     door.gaussian(VALUE, VALUE, VALUE, rho=RHO)
@@ -53,6 +56,7 @@ def test_one_call_is_one_event_however_many_arrays():
     assert door.receipt().rho == RHO
 
 
+@pytest.mark.chance(0, "the sensitivity that is recorded does not depend on the noise")
 def test_arrays_released_together_have_the_joint_sensitivity():
     door = gate((NOISY,))
     door.gaussian(VALUE, Private(np.zeros(3), 2.0), rho=RHO)
@@ -75,6 +79,7 @@ def test_a_release_outside_the_plan_is_refused(release):
         release(gate((NOISY,)))
 
 
+@pytest.mark.chance(0, "counts of releases: nothing that was drawn is compared")
 def test_a_plan_is_used_up():
     door = gate((NOISY,))
     door.gaussian(VALUE, rho=RHO)
@@ -105,6 +110,7 @@ def test_a_closed_run_releases_nothing_more():
         door.gaussian(VALUE, rho=RHO)
 
 
+@pytest.mark.chance(0, "any whole number of grid steps passes, whatever the noise")
 def test_the_low_bits_of_a_noisy_release_carry_nothing():
     """Whatever the value, what leaves is a whole number of grid steps."""
     left = [gate((NOISY,)).gaussian(Private(np.array([x]), 1.0), rho=RHO).value for x in (0.1, math.pi, 1e3 / 3)]
@@ -137,6 +143,7 @@ def made_durable(door, log):
     Transcript(log, "run").record(0, {}, {}, door)
 
 
+@pytest.mark.chance(0, "two readings of one draw are compared")
 def test_a_recorded_release_is_read_back_and_not_drawn_again(log):
     door = gate((NOISY, CHOICE), log=log)
     door.begin(0, 0, None)
@@ -151,6 +158,7 @@ def test_a_recorded_release_is_read_back_and_not_drawn_again(log):
     assert Counting.drawn == 0
 
 
+@pytest.mark.chance(1e-27, "two nonces of 96 bits are the same; else 496 random bytes agree by chance")
 def test_what_a_step_that_died_left_on_the_disk_tells_nothing_of_what_the_next_one_drew(log):
     """A large release is a file before its step is recorded. The next life draws noise again, at the same place."""
     noisy = Charge(Event(Mechanism.LATTICE, RHO, 1.0, Scope.JOINT), 2, "sums")
@@ -170,6 +178,7 @@ def test_what_a_step_that_died_left_on_the_disk_tells_nothing_of_what_the_next_o
         assert not np.array_equal(hidden[at : at + plain.size], plain)
 
 
+@pytest.mark.chance(0, "digests of exact inputs are compared, not what was drawn")
 def test_a_replay_on_other_data_stops(log):
     door = gate((NOISY,), log=log)
     door.begin(0, 0, None)
@@ -181,6 +190,7 @@ def test_a_replay_on_other_data_stops(log):
         again.gaussian(Private(np.arange(4.0) + 1e-9, 1.0), rho=RHO)
 
 
+@pytest.mark.chance(0, "the order of events is compared, not what was drawn")
 def test_a_replay_that_asks_for_more_or_other_releases_stops(log):
     plan = (NOISY, CHOICE)
     door = gate(plan, log=log)
@@ -208,6 +218,7 @@ def test_an_exact_release_must_come_out_the_same(log):
         again.exact(np.ones(2))
 
 
+@pytest.mark.chance(0, "a refusal, whatever the bytes were")
 def test_a_release_whose_bytes_are_gone_fails_closed(log):
     door = gate((NOISY,), log=log)
     door.begin(0, 0, None)
@@ -220,6 +231,7 @@ def test_a_release_whose_bytes_are_gone_fails_closed(log):
         again.gaussian(VALUE, rho=RHO)
 
 
+@pytest.mark.chance(0, "counts of releases: nothing that was drawn is compared")
 def test_what_was_used_before_a_crash_stays_used(log):
     door = gate((NOISY,), log=log)
     door.begin(0, 0, None)
@@ -330,6 +342,7 @@ def test_a_choice_is_made_among_both_signs_at_the_scale_of_its_price():
     assert noise.choices[0][1] == pytest.approx(3 / math.sqrt(2 * RHO), rel=1e-9)
 
 
+@pytest.mark.chance(0, "the scale that a drawer is told follows from the price alone")
 @pytest.mark.parametrize("count", [1, 9])
 def test_picks_share_the_price_of_all(count):
     door, told = watched(Mechanism.PICKS)[0], []
@@ -362,6 +375,7 @@ def test_every_entry_of_integers_may_have_a_weight_and_a_ring_of_its_own():
     assert out.value.bits == 8
 
 
+@pytest.mark.chance(6e-9, "2,000 entries within 7 sds: 2,000 * 2.6e-12; five agreeing numbers of 50: 1e-20")
 @pytest.mark.parametrize("size", [1, 40])
 def test_noise_stands_where_its_weight_says(size):
     """Entries of a thousandth of the sd beside entries of all of it: 7 sds of either, and no noise twice."""

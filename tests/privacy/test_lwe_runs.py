@@ -12,9 +12,10 @@ from scipy.stats import chi2
 
 import colonnade as co
 from colonnade.errors import ReplayDiverged
-from colonnade.methods.gram import lwe_products, secure_design
+from colonnade.methods.gram import lwe_products, private_gram, secure_design
 from colonnade.methods.gram.lwe_design import ERROR
 from colonnade.methods.gram.lwe_products import Products
+from colonnade.methods.gram.rule import prepare
 from colonnade.methods.gram.secure_design import Design
 from colonnade.privacy import lattice
 from colonnade.privacy.block import Block
@@ -180,9 +181,17 @@ def test_stages_have_matrices_secrets_and_blindings_of_their_own(monkeypatch, tm
 # ---------------------------------------------------------------------------------------- what sizes tell
 
 
-@pytest.mark.chance(0, "counts and lengths, which public figures fix")
-def test_sizes_and_order_of_messages_tell_nothing_of_rows(tmp_path):
-    """Labels are numbers, so that no column is chosen by what was released."""
+@pytest.mark.chance(0, "counts and lengths, which public figures and the first run's sums fix")
+def test_sizes_and_order_of_messages_tell_nothing_of_rows(tmp_path, monkeypatch):
+    """But what released sums tell, which are made the same in all runs: columns are scaled by them, and by how long they
+    then are ciphertexts keep a bit more or less."""
+    released = []
+
+    def by_the_same(rule, columns, rows, sums):
+        released.append(sums)
+        return prepare(rule, columns, rows, released[0])
+
+    monkeypatch.setattr(private_gram, "prepare", by_the_same)
     empty, full = np.zeros((150, 6)), np.full((150, 6), 2.0)
     empty[0], full[0], found = 1.0, -2.0, []
     for k, X in enumerate((table()[0], empty, full)):
@@ -190,6 +199,7 @@ def test_sizes_and_order_of_messages_tell_nothing_of_rows(tmp_path):
         fed, terms = federation((X, X[:, 0] / 2)), replace(TERMS, label_bound=1.0)
         co.fit(fed, NUMBERS, co.PrivateGram(), terms, store=tmp_path / str(k), engine=tap)
         found.append([(x.sender, x.receiver, x.inside, len(x.body)) for x in tap.letters])
+    assert [one is not None for one in released] == [True] * 3  # one a run
     assert found[0] == found[1] == found[2]
 
 

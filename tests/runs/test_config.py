@@ -298,6 +298,7 @@ def test_a_dry_run_finds_the_run_that_the_call_would_go_on_with(folder: Path) ->
         assert books.going_on(call_fingerprint(ordered_call(call_, books, kept=False))) == begun
 
 
+@pytest.mark.chance(1e-15, "all noises 10 sds off move four columns by a bit: 1 % of the bytes")
 @pytest.mark.parametrize("kind", DataKind)
 def test_a_dry_run_says_what_the_run_then_releases_and_sends(folder: Path, kind: DataKind) -> None:
     path = config(folder, kind)
