@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from numba import njit
 from scipy import sparse, stats
 
 from colonnade.kernels import coins, envelopes, sampler_state, samplers
@@ -379,3 +380,19 @@ def test_no_envelope_is_below_the_real_weight_nor_zero(bounds):
             assert real(size) * mpmath.cosh(real(logs[i])) * mpmath.exp(-real(ref)) <= int(envelope[i])
         assert real(size) * mpmath.exp(-real(ref)) * 30_000_000 * mpmath.cosh(0.5) <= int(all_light)
         assert real(size) * mpmath.cosh(cool_top) * mpmath.exp(-real(ref)) <= int(each)
+
+
+@pytest.mark.parametrize("above", [0.0, 0.3, 43.0, 709.9, 711.0, 1_500.0, 1e5, 1e9, float("inf")])
+def test_an_envelope_from_a_bound_above_all_others_is_not_below_the_largest_weight(above):
+    """A new trend may say less than the old one did: then the old envelope, at most that of ref, has to stand."""
+    reals = np.zeros(sampler_state.REALS)
+    for ref, size in ((0.5, 2.0**61), (300.0, 2.0**30), (2.0**29, 2.0**61)):
+        reals[[sampler_state.REF, sampler_state.SIZE]] = ref, size
+        with mpmath.workdps(DIGITS):
+            largest = real(size) * mpmath.cosh(ref) * mpmath.exp(-real(ref))  # of a column whose c·|score| is ref
+            assert largest <= int(_renewed(ref + above, reals)) < 2**62
+
+
+@njit
+def _renewed(bound, reals):
+    return samplers._envelope(bound, reals)

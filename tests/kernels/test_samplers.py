@@ -244,13 +244,13 @@ def test_the_model_of_the_picks_is_the_frank_wolfe_iterate():
     np.testing.assert_allclose(model_of_picks(picks, radius=5.0, columns=X.shape[1]), w, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", ["scale", "feature_bound", "residual_bound"])
-@pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("name", ["radius", "scale", "feature_bound", "residual_bound"])
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan"), 2.0**201, 2.0**-201])
 def test_a_setting_that_cannot_bound_anything_is_refused(name, bad):
     X, y = sparse_problem(7, rows=20, columns=10, per_row=3)
-    given_ = {"scale": 1.0, "feature_bound": 1.0, "residual_bound": 1.0} | {name: bad}
-    with pytest.raises(InvalidInput, match=f"{name} must be positive and finite"):
-        exact_picks(*arrays(X), y, loss=LossCode.SQUARED, radius=1.0, rounds=5, stream=fresh_stream(), **given_)
+    given_ = {"radius": 1.0, "scale": 1.0, "feature_bound": 1.0, "residual_bound": 1.0} | {name: bad}
+    with pytest.raises(InvalidInput, match=f"{name} must be"):
+        exact_picks(*arrays(X), y, loss=LossCode.SQUARED, rounds=5, stream=fresh_stream(), **given_)
 
 
 @pytest.mark.thinned("slow")

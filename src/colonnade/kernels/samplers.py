@@ -99,6 +99,8 @@ from colonnade.kernels.stream import Stream, below
 # what things cost beside a nonzero read with its slope at hand: an exponential for a nonzero or a row, a new envelope
 EVALUATE, REBUILD = 4, 6
 
+LARGEST = 2.0**100  # of a bound of features or residuals, and its square of radius and scale; and their inverses
+
 
 class Counts(NamedTuple):
     """What a run cost. Depends on the data: for benchmarks and tests, never for a log that leaves."""
@@ -300,7 +302,8 @@ def _envelope(bound: float, reals: Floats) -> Any:
     ref, size = reals[REF], reals[SIZE]
     if bound - ref <= -envelopes.CUT:
         return uint64(1)
-    return envelopes.whole_above(envelopes.MARGIN * size * envelopes.scaled_cosh(bound, ref))
+    # ref holds until the horizon as well; a bound by a new trend may lie so far above it that exp would overflow
+    return envelopes.whole_above(envelopes.MARGIN * size * envelopes.scaled_cosh(min(bound, ref), ref))
 
 
 @njit(inline="always")
@@ -347,7 +350,8 @@ def _try_heavy(s: Sampler, r: Any, m: float) -> Any:
             envelope[place] = new
             s.groups[place >> s.shift] -= old - new
             totals[ALL] -= old - new
-    counts[VIOLATIONS] += weight > most
+    # a weight far above ref overflows, and nothing is known to be below a ref that is NaN
+    counts[VIOLATIONS] += not (abs(alpha) <= reals[REF] and weight <= most)
     if answer != coins.YES:
         nnz = s.csc[2][k + 1] - s.csc[2][k]
         _turn_down(nnz, bound - abs(alpha), s.horizon, s.clock, reals, wholes)
@@ -449,9 +453,13 @@ def exact_picks(
     columns 48 bytes a row more.
     """
     check_problem(data, indices, indptr, y, loss, radius, rounds)
-    for name, value in (("scale", scale), ("feature_bound", feature_bound), ("residual_bound", residual_bound)):
-        if not (math.isfinite(value) and value > 0.0):
-            raise InvalidInput(f"{name} must be positive and finite; got {value}. It must not come from the data.")
+    # within these limits squares and their products stay finite: a bound of a score that is NaN bounds nothing
+    limits = {"radius": LARGEST**2, "scale": LARGEST**2, "feature_bound": LARGEST, "residual_bound": LARGEST}
+    for (name, most), value in zip(limits.items(), (radius, scale, feature_bound, residual_bound), strict=True):
+        if not 1.0 / most <= value <= most:
+            raise InvalidInput(
+                f"{name} must be between {1.0 / most:.0e} and {most:.0e}; got {value}. It must not come from the data."
+            )
     bounds = constants(loss, residual_bound, float(np.abs(y).max()))
     # the grid is public: it follows from the bounds and the number of rows, not from the longest column
     grid = grid_of(y.size, feature_bound * bounds[2])
