@@ -224,13 +224,29 @@ def job_of(parties, privacy=PRIVACY, loss=None, rows=120, columns=16) -> Job:
     return Job(co.Problem(loss or co.LeastSquares(), co.L1Ball(RADIUS)), federation.roster(), privacy)
 
 
-def test_rounds_and_sketch_grow_with_what_the_budget_buys():
+def test_the_sketch_grows_with_the_rows_and_has_as_many_as_columns():
     method = PrivateBlockFrankWolfe()
     small, large = (method.spend(job_of(2, rows=rows)) for rows in (500, 500_000))
-    assert small.rounds == 1 < large.rounds
+    assert small.rounds == 1
     assert small.rows % 4 == 0
     assert small.rows < large.rows <= 500_000
-    assert large.rows >= 2 * large.rounds  # as many rows as columns, at least
+    assert large.rows >= 2 * large.rounds
+
+
+@pytest.mark.parametrize(
+    ("parties", "epsilon", "rounds"), [(2, 1.0, 1), (2, 50.0, 4), (2, 100.0, 5), (8, 100.0, 1), (8, 1000.0, 3)]
+)
+def test_rounds_bring_as_many_columns_as_the_bound_is_least_for(parties, epsilon, rounds):
+    """`reach` columns are as long as their noise in a sketch of as many rows: reach² is ‖a‖²/σ², σ with one column. The
+    least bound is looked for on a grid of numbers of columns."""
+    job = job_of(parties, co.Privacy(epsilon, 1e-6, feature_bound=1.0, label_bound=1.0), rows=20_000)
+    one = PrivateBlockFrankWolfe(rounds=1).spend(job)
+    reach = math.sqrt(0.1 * 20_000 * sum(one.quota.values())) / one.sigma(1)
+    columns = np.linspace(0.0, 400.0, 400_001)
+    least = columns[np.argmin(4.0 / (columns + 2.0) + 4.0 * columns / reach)]
+    planned = PrivateBlockFrankWolfe().spend(job).rounds
+    assert planned == rounds
+    assert planned == 1 or abs(parties * planned - least) <= parties / 2 + 1e-3
 
 
 @pytest.mark.chance(0, "the answer is projected onto the ball; the warning is about the table")

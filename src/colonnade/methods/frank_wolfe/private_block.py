@@ -362,9 +362,10 @@ class PrivateBlockFrankWolfe(Method):
         sketches = ball_of(job).radius * bound * math.sqrt(2.0 * n * FILL * math.log(2 * d))
         share = min(max(1.0 / (1.0 + (sketches / picks) ** (2.0 / 3.0)), 0.1), 0.9)
         # With `reach` columns each would be as long as its noise in a sketch of as many rows: nothing could be told
-        # apart. KT of them err by 4C·KT/reach, and T steps by 8C/T, C = L·(radius·B)²·FILL: T balances the two.
+        # apart. With C = L·(radius·B)²·FILL, k = KT columns err by 4C·k/reach, and k steps by 4C/(k + 2): the sum is
+        # least at k + 2 = √reach (docs/methods-frank-wolfe.md, "Rounds").
         reach = math.sqrt(n * FILL * (1.0 - share) * rho / (2.0 * (1.0 + PRODUCT**2) * unit**2))
-        rounds = self.rounds or min(max(1, round(math.sqrt(2.0 * reach / parties))), MOST_ROUNDS)
+        rounds = self.rounds or min(max(1, round((math.sqrt(reach) - 2.0) / parties)), MOST_ROUNDS)
         quota = {p: min(rounds, len(job.roster.positions[p])) for p in job.roster.with_columns}
         rho_pick, rho_column = share * rho / (parties * rounds), (1.0 - share) * rho / sum(quota.values())
         public = None if self.labels is None else np.asarray(self.labels.values)
