@@ -135,7 +135,21 @@ def steps_of_blocks(problem: str, rows: int, columns: int, parties: int, count: 
             found[place, seed] = (zero - loss.value(A @ x, y)) / (zero - least)
     print(f"block Frank-Wolfe, {problem}, {rows:,} rows, {parties} parties, {count} runs: gain over x = 0 by epsilon")
     tell_steps(found, BLOCK_BUDGETS)
-    print("  worst run: " + "  ".join(f"{e:g}: {x:.4f}" for e, x in zip(BLOCK_BUDGETS, found.min(axis=1), strict=True)))
+    errors = found.std(axis=1, ddof=1) / math.sqrt(count)
+    for what, figures in (("standard error", errors), ("worst run", found.min(axis=1))):
+        shown = "  ".join(f"{e:g}: {x:.4f}" for e, x in zip(BLOCK_BUDGETS, figures, strict=True))
+        print(f"  {what}: {shown}", flush=True)
+
+
+def blocks(quick: bool) -> None:
+    folder, count = lou_comparison.data_folder(), 2 if quick else 8
+    known = folder is not None and (folder / lou_comparison.ADULT).is_dir()
+    if not known:
+        print(f"block Frank-Wolfe, {lou_comparison.ADULT}: skipped, set COLONNADE_DATA to the folder that has it")
+    for parties in (2, 8) if quick else (2, 4, 8, 16):
+        if known:
+            steps_of_blocks(lou_comparison.ADULT, 32_561, 123, parties, count)
+        steps_of_blocks(lou_comparison.CORRELATED, 5_000 if quick else 50_000, 40, parties, count)
 
 
 def tell_steps(found: np.ndarray, budgets: tuple[float, ...] = BUDGETS) -> None:
@@ -158,10 +172,7 @@ def main(quick: bool = True) -> int:
     for kind in BATTERY:
         if not kind.classes and kind.rows == (2_000 if quick else 10_000):
             steps_of_numbers(kind, 4 if quick else 20)
-    for parties in (2, 8) if quick else (2, 4, 8, 16):
-        if lou_comparison.data_folder() is not None:
-            steps_of_blocks(lou_comparison.ADULT, 32_561, 123, parties, 2 if quick else 8)
-        steps_of_blocks(lou_comparison.CORRELATED, 5_000 if quick else 50_000, 40, parties, 2 if quick else 8)
+    blocks(quick)
     return 0
 
 
