@@ -6,12 +6,17 @@ from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
+import polars as pl
 import pytest
+from gram_runs import silent_run
 
 import colonnade as co
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.methods.gram import graph_gram, private_gram
+from colonnade.methods.gram.answer import Curves
 from colonnade.methods.gram.graph_gram import GraphGram, Item, Mail, Passed
+from colonnade.methods.gram.rule import Gram, RowFrame, as_they_are
+from colonnade.methods.gram.solve import solve
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger
@@ -231,6 +236,57 @@ def test_an_agent_of_whose_columns_none_was_kept_still_passes_on(tmp_path, monke
     fit = run(tmp_path)
     assert not fit.coefficients["c"].any()
     assert fit.coefficients["d"].any()
+
+
+# ---------------------------------------------------------------------------------------- what is solved
+
+
+PATTERNS = GRAPHS | {
+    "star": co.Topology.star(4),
+    "tree": co.Topology.tree(4),
+    "random": co.Topology.random(4, degree=2, seed=1),
+    "changing": co.Changing.silent(co.Topology.ring(4), {1: range(1)}, 2),
+}
+
+
+def flagged():
+    """A column of zeros and ones at "a" and a number at "b" say nearly all of the class; those of "c" and "d" nothing."""
+    rng, rows = np.random.default_rng(4), 200
+    y = np.where(rng.random(rows) < 0.4, 1.0, -1.0)
+    X = {"a": (y > 0) != (rng.random(rows) < 0.02), "b": np.clip(0.4 * y + 0.25 * rng.normal(size=rows), -1, 1)}
+    X |= {party: rng.uniform(-1, 1, rows) for party in "cd"}
+    frames = {party: pl.DataFrame({"key": np.arange(rows), f"x{party}": column}) for party, column in X.items()}
+    frames["b"] = frames["b"].with_columns(pl.Series("y", y))
+    columns = {party: co.Numeric(f"x{party}", -1, 1, scale=False) for party in "bcd"} | {"a": co.Binary("xa")}
+    schemas = {party: co.Schema((columns[party],)) for party in "abcd"}
+    return co.Federation.from_frames(frames, "key", ("b", "y"), schemas=schemas)
+
+
+@pytest.mark.parametrize("graph", PATTERNS)
+def test_what_is_solved_follows_from_the_release_on_every_graph(graph, monkeypatch):
+    """Coefficients, intercept and link are those of the rule on the matrix and sums that the fit carries, with the flag
+    named by hand; and the normal part of the link is .85·(1 − h⁴), h = v²/(Σv)², v the variances of parts of scores."""
+    fed, terms = flagged(), co.Privacy(30.0, 1e-6, trust="parties")
+    fit = silent_run(fed, GraphGram(topology=PATTERNS[graph]), terms, monkeypatch, intercept=True).fit
+    release, solving, flags = fit.release, fit.release.solving, np.array([True, False, False, False])
+    assert (release.rule, solving.ridge, solving.choose, solving.select) == ("centred", 1.5, True, False)
+    frame = RowFrame(np.arange(4), release.centre, release.scale, np.zeros(4), solving.doubt)
+    rule = replace(as_they_are(4, 1.0), name="centred", ridge=1.5)
+    sizes = {"rows": fed.rows, "columns": 4, "label_bound": 1.0, "sums": solving.sums}
+    curves = Curves(np.zeros(4, int), flags=flags)
+    solved = solve(Gram(release.matrix, release.noise), frame, rule, PROBLEM, **sizes, curves=curves)
+    found = np.concatenate([fit.coefficients[party] for party in PARTIES])
+    np.testing.assert_allclose(found, solved.coefficients, rtol=1e-12)
+    assert fit.intercept == pytest.approx(solved.intercept, rel=1e-12)
+    assert fit.link == pytest.approx(solved.link, rel=1e-12)
+
+    known = np.square(solving.doubt * release.scale * fed.rows)  # of centres: sums of rows around them are 0 up to this
+    around = release.matrix[:4, 4] * known / (known + np.square(release.noise[:4, 4]))
+    variance = (np.diag(release.matrix)[:4] - np.square(around) / fed.rows) / np.square(release.scale)
+    parts = np.square(found) * variance
+    share = parts[0] / parts.sum()
+    assert 0.6 < share < 0.95
+    assert fit.link.weight == pytest.approx(0.85 * (1.0 - share**8), rel=1e-9)
 
 
 # ---------------------------------------------------------------------------------------- passing on
