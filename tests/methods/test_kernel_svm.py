@@ -17,6 +17,8 @@ import colonnade as co
 from colonnade.methods.frank_wolfe import kernel_svm
 from colonnade.methods.frank_wolfe.distributed import Bid
 from colonnade.methods.frank_wolfe.kernel_svm import Example, Towards, Weigh
+from colonnade.problem import kernel
+from colonnade.problem.kernel import check_positive, check_table
 from colonnade.runtime.wire import Letter, decode, encode
 from contract import gate
 
@@ -268,11 +270,46 @@ def test_a_kernel_whose_fault_no_pair_of_examples_shows_is_refused_once_three_ar
         co.fit(fed, co.KernelSVM(slightly_indefinite, 0.5), co.DistributedFrankWolfe(50, 0.0, co.OpenLoop(), topology))
 
 
+def test_what_no_positive_kernel_can_give_is_told_from_its_roundings():
+    """Cauchy and Schwarz: k(x, z)² is at most k(x, x)·k(z, z); a table has no eigenvalue below 0 and two equal halves."""
+    check_positive(np.array([2.0, -6.0]), np.array([1.0, 9.0]), 4.0)
+    check_positive(np.array([2.0 * (1.0 + 1e-10)]), np.array([1.0]), 4.0)
+    check_positive(np.zeros(1), np.zeros(1), 0.0)
+    broken = [
+        ([2.1, 0.0], [1.0, 9.0], 4.0),
+        ([0.0, 6.1], [1.0, 9.0], 4.0),
+        ([0.0], [1.0], -1.0),
+        ([-1.0], [-2.0], -3.0),
+    ]
+    for column, diagonal, own in broken:
+        with pytest.raises(co.InvalidInput, match="not positive"):
+            check_positive(np.array(column), np.array(diagonal), own)
+    rank_one = np.outer(*[np.array([0.1, 0.7, -1.3, 2.9])] * 2)
+    assert np.linalg.eigvalsh(rank_one)[0] < 0.0  # a rounding: else the next line would prove nothing
+    check_table(rank_one)
+    for table_ in ([[1.0, 0.5], [0.4, 1.0]], [[1.0, 1.1], [1.1, 1.0]]):
+        with pytest.raises(co.InvalidInput, match="not positive"):
+            check_table(np.array(table_))
+
+
+def test_rows_are_scored_block_by_block_as_all_at_once(monkeypatch):
+    """Five rows in blocks of two: Σ α·y·(x·z + 1) by hand."""
+    monkeypatch.setattr(kernel, "ROWS_AT_ONCE", 2)
+    support = kernel.Support(np.array([[1.0], [3.0]]), np.array([1.0, -1.0]), np.array([0.75, 0.25]))
+    rows = np.array([[0.0], [1.0], [2.0], [-4.0], [8.0]])
+    assert support.scores(linear, rows) == pytest.approx(np.full(5, 0.5))  # .75·z − .25·3·z + .75 − .25
+    assert support.scores(lambda X, Z: (X @ Z.T) ** 2, rows[2:]) == pytest.approx(
+        [0.5 - 1.5 * z * z for z in (2, 4, 8)]
+    )
+
+
 @pytest.mark.parametrize(
     ("kernel", "advice"),
     [
         (lambda X, Z: np.ones(3), "one value for each pair"),
+        (lambda X, Z: np.ones((X.shape[0], Z.shape[0] + 1)), "one value for each pair"),
         (lambda X, Z: np.full((X.shape[0], Z.shape[0]), math.nan), "NaN or infinite"),
+        (lambda X, Z: np.full((X.shape[0], Z.shape[0]), math.inf), "NaN or infinite"),
     ],
 )
 def test_a_kernel_that_gives_no_table_of_numbers_is_refused(kernel, advice):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import colonnade as co
-from colonnade.kernels.newton_model import quadratic_minimum
+from colonnade.kernels.newton_model import EPSILON, quadratic_minimum
 from colonnade.problem import hull
 from reference import confident
 
@@ -102,6 +102,29 @@ def test_labels_of_zero_are_fitted_by_zero(table):
     fit = co.fit(fed, co.Problem(co.LeastSquares(), co.L1Ball(1.5)), method=method)
     assert fit.objective == fit.gap == 0.0
     assert fit.status is co.Status.ALL_ROUNDS  # though the gap is within the tolerance of 0
+
+
+def test_a_gap_is_rounding_up_to_the_root_of_the_rows_times_the_largest_product():
+    """√100·2⁻⁵²·radius times Σ|entry·row|, of the atom with the most: 3·100, of another party's 1/10."""
+    corrector = hull.Corrector(co.LeastSquares(), co.L1Ball(2.0), np.ones(100))
+    atoms, rows = sparse.csc_array(np.column_stack([np.full(100, 3.0), np.full(100, 0.1)])), np.ones(100)
+    corrector.hessian(atoms[:, [0]], np.arange(1), rows)
+    corrector.hessian(atoms, np.arange(2), rows)
+    unit = EPSILON * 10.0 * 2.0 * 300.0
+    assert corrector._is_rounding(0.9 * unit, atoms, rows)
+    assert not corrector._is_rounding(1.1 * unit, atoms, rows)
+
+
+def test_a_hessian_of_rows_that_bent_otherwise_is_built_again():
+    """It is that of scores of 0; on the way to others, where the logistic loss hardly bends, it would be far too large."""
+    rng, loss, constraint = np.random.default_rng(1), co.Logistic(), co.L1Ball(3.0)
+    M, weights = 4.0 * rng.normal(size=(200, 6)), np.full(6, 1e-3)
+    y = np.where(M @ np.linspace(-1.0, 1.0, 6) / 4.0 + rng.normal(size=200) > 0, 1.0, -1.0)
+    corrector, atoms = hull.Corrector(loss, constraint, y), sparse.csc_array(M)
+    corrector.hessian(atoms, np.arange(6), loss.curvature(np.zeros(200), y))
+    start = constraint.gap(weights, M.T @ loss.slope(M @ weights, y))
+    found = corrector.best_weights(atoms, weights, M @ weights)
+    assert constraint.gap(found, M.T @ loss.slope(M @ found, y)) <= hull.SHARE * start
 
 
 def test_rows_out_of_order_are_put_in_order(monkeypatch):
