@@ -290,6 +290,33 @@ def test_the_columns_that_the_noise_hides_are_left_out_first():
     assert not {2, 4, 5} & set(left)
 
 
+def test_columns_that_vary_less_are_less_determined_and_left_out_first():
+    """Columns that go with nothing, under one noise: their squares alone decide, and the order is that of their sizes."""
+    squares = np.array([4e4, 30.0, 2e4, 10.0, 3e4, 20.0])
+    sds = np.full((7, 7), 10.0)
+    sds[-1, -1] = 0.0
+    keep, out = determined_columns(np.diag(np.append(squares, 5e4)), sds)
+    assert (keep.tolist(), out) == ([0, 2, 4], [3, 5, 1])
+
+
+@pytest.mark.parametrize(("x", "kept"), [(0.04, [0]), (0.08, [])])
+def test_a_column_is_kept_whose_own_square_is_known_to_a_twentieth(x, kept):
+    """x = v·g² with g·(1 + v·g) = 1, so that g = 1 − x; of .08 the weakness, .08/1.08, would still do."""
+    sds = np.diag([1e4 * math.sqrt(x) / (1.0 - x), 0.0])
+    keep, out = determined_columns(np.diag([1e4, 5e4]), sds)
+    assert (keep.tolist(), out) == (kept, [j for j in (0,) if j not in kept])
+
+
+def test_columns_are_kept_until_they_are_weak_together():
+    """Alike ones under one noise: x = p·v·g², g = 1 − x, at most 1/9 where p·v is at most 9/64; v = .04 leaves three.
+
+    Alone each has v·g² = .04·.9² = .03."""
+    sds = np.full((13, 13), 0.2 * 1e4)
+    sds[-1] = sds[:, -1] = 0.0
+    keep, out = determined_columns(1e4 * np.diag([*(1.0 + 1e-3 * np.arange(12)), 5.0]), sds)
+    assert (keep.tolist(), out) == ([9, 10, 11], list(range(9)))
+
+
 def test_without_noise_no_column_is_left_out():
     X, y = table(np.random.default_rng(15), 50, 4)
     keep, out = determined_columns(gram(X, y)[:-1, :-1], np.zeros((5, 5)))
@@ -307,6 +334,51 @@ def test_holm_counts_what_is_not_determined_and_says_nothing_of_it():
     assert np.isnan(found[1])
 
 
+# ------------------------------------------------------------------------------------------------ by hand
+
+
+def test_a_perfect_fit_is_believed_up_to_a_thousandth_of_the_target_or_the_noise():
+    """t = 2a + 1 over a = −1, 0, 1, 2: squares around the mean are 20, of the residuals 0."""
+    a = np.array([-1.0, 0.0, 1.0, 2.0])
+    matrix, noise = gram(a[:, None], 2.0 * a + 1.0), np.zeros((3, 3))
+    assert LinearModel(matrix, noise, 4).residual_variance == pytest.approx(0.0, abs=1e-12)
+    for sd, least in ((0.01, 0.01), (3.0, 0.02)):  # of the target's own square, which enters the residuals whole
+        noise[-1, -1] = sd
+        one = LinearModel(matrix, noise, 4)
+        assert one.rss_noise == pytest.approx(sd)
+        assert one.residual_variance == pytest.approx(least / 2.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("constant", [None, 0.0, 0.7])
+def test_a_score_test_of_all_coefficients_is_the_share_of_squares_that_they_leave(constant):
+    """Without noise: n·(RSS(β) − RSS(β̂))/RSS(β), the constant the best beside the slopes where it is not given."""
+    X, y = table(np.random.default_rng(18), 60, 3)
+    slopes = np.array([0.5, -0.2, 0.1])
+    rest = y - X @ slopes
+    rest = rest - (rest.mean() if constant is None else constant)
+    least = float(np.square(sm.OLS(y, sm.add_constant(X)).fit().resid).sum())
+    expected = 60.0 * (rest @ rest - least) / (rest @ rest)
+    found = LinearModel(gram(X, y), np.zeros((5, 5)), 60).anderson_rubin(slopes, constant)
+    assert found.statistic == pytest.approx(expected, rel=1e-8)
+    assert found.df == 3 + (constant is not None)
+    assert found.pvalue == pytest.approx(stats.chi2.sf(expected, found.df), rel=1e-6)
+
+
+def test_beyond_a_weakness_of_a_half_nothing_is_said_of_a_coefficient():
+    """A column whose noisy square came out as −¼, of variance 5/4: g·(−¼ + 5/4·g) = 1 at g = 1, x = 5/4·g², ξ = 5/9."""
+    matrix = np.array([[-0.25, 0.0, 1.0], [0.0, 100.0, 0.0], [1.0, 0.0, 90.0]])
+    noise = np.zeros((3, 3))
+    noise[0, 0] = math.sqrt(1.25)
+    one = LinearModel(matrix, noise, 100)
+    assert one.ridge.inverse[0, 0] == pytest.approx(1.0)
+    assert one.xi == pytest.approx(5 / 9)
+    found = one.intervals()
+    assert (found.low[0], found.high[0]) == (-math.inf, math.inf)
+    assert np.isnan(found.pvalue[0])
+    with pytest.raises(InvalidInput, match=r"index of weakness is 0\.56, over 0\.5"):
+        one.joint(np.eye(2)[:1])
+
+
 # ------------------------------------------------------------------------------------------------ refusals
 
 
@@ -317,8 +389,9 @@ def test_what_cannot_be_answered_is_refused():
         LinearModel(exact, zero, 4)
     with pytest.raises(InvalidInput, match="at least 1"):
         LinearModel(exact, zero, 50, robust=0.5)
-    with pytest.raises(InvalidInput, match="between 0 and 1"):
-        LinearModel(exact, zero, 50).intervals(level=95)
+    for level in (95, 1.0, 0.0, math.nan):
+        with pytest.raises(InvalidInput, match="between 0 and 1"):
+            LinearModel(exact, zero, 50).intervals(level=level)
     X[:, 1] = X[:, 0]
     with pytest.raises(InvalidInput, match="depend on each other"):
         LinearModel(gram(X, y), zero, 50).intervals()
