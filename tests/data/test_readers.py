@@ -196,9 +196,10 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path):
     sparse.save_npz(tmp_path / "X.npz", sparse.csr_matrix(X))
     with pytest.raises(InvalidInput, match=r"no labels for X\.npz"):
         read(tmp_path / "X.npz")
-    np.save(tmp_path / "y.npy", y[:-1])
-    with pytest.raises(InvalidInput, match="they must match"):
-        read(tmp_path / "X.npz")
+    for labels in (y[:-1], np.append(y, 1.0), np.column_stack([y, y]), y[:, None]):
+        np.save(tmp_path / "y.npy", labels)
+        with pytest.raises(InvalidInput, match="they must match"):
+            read(tmp_path / "X.npz")
     np.save(tmp_path / "y.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(InvalidInput, match="cannot be read"):
         read(tmp_path / "X.npz")

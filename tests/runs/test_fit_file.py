@@ -91,6 +91,22 @@ def test_a_coefficient_that_is_no_finite_number_is_refused(bad, plain, tmp_path)
         co.load(write(tmp_path / "fit.json", json.dumps(raw)))
 
 
+def test_a_coefficient_of_no_column_is_refused(plain, tmp_path):
+    """Places count from 0: the first beyond the last is the number of columns."""
+    kind = KINDS[0]
+    party = next(party for party, x in plain[kind]["coefficients"].items() if x["values"])
+    size = plain[kind]["coefficients"][party]["size"]
+    for place in (size - 1, size, size + 1, -1):
+        raw = json.loads(json.dumps(plain[kind]))
+        raw["coefficients"][party] |= {"places": [place], "values": [0.5]}
+        path = write(tmp_path / "fit.json", json.dumps(raw))
+        if place == size - 1:
+            assert co.load(path).coefficients[party].tolist() == [0.0] * place + [0.5]
+            continue
+        with pytest.raises(co.InvalidInput, match="'coefficients' is not of its kind"):
+            co.load(path)
+
+
 @pytest.mark.parametrize(
     "text",
     ["[" * 100_000 + "]" * 100_000, '{"a":' * 100_000, "1" * 5000, "", "null", "[1, 2]", '"x"', "{}", "\x00", "NaN"],

@@ -27,7 +27,7 @@ from colonnade.problem.link import Link
 from colonnade.runs.bins import MOST, bounds_of, in_order
 from colonnade.runs.effects import Effect
 from colonnade.runs.evidence import ClassSums, Witness
-from colonnade.runs.scorecard import _numbers
+from colonnade.runs.scorecard import _bin_names, _numbers
 from colonnade.views import scorer
 from colonnade.views.fit_facts import Coefficients
 
@@ -167,6 +167,14 @@ def test_asked_edges_of_declared_whole_numbers_name_those_between_them():
     assert _numbers(effect, bounds_of(effect, [1.2, 1.4], 0.0))[0][1] == "1.2 to below 1.4"  # it holds none
     other = _effect(co.Numeric("loans", 0, 10), [1.0])
     assert _numbers(other, edges)[0][1] == "1 to below 2"
+
+
+def test_a_bin_of_days_is_named_for_the_first_day_in_it():
+    """An edge between two days leaves the earlier one below it; one at a day has it above."""
+    first = dt.date(2020, 2, 28).toordinal()
+    names = ["below 2020-02-29", "2020-02-29 to below 2020-03-02", "2020-03-02 and above"]
+    assert _bin_names([first + 0.5, first + 3.0], True, False) == names
+    assert _bin_names([], True, False) == ["any value"]
 
 
 def test_days_never_share_an_edge():

@@ -55,3 +55,15 @@ def test_an_axis_of_bytes_and_one_of_powers_say_what_stands_there():
     assert powers.span([1e-4, 1.0]) == pytest.approx((-4.16, 0.16))
     assert [text for _, text in powers.ticks((-4.0, 0.0))] == ["0.0001", "0.001", "0.01", "0.1", "1"]
     assert [share for share, _ in powers.ticks((-4.0, 0.0))] == pytest.approx([0, 0.25, 0.5, 0.75, 1])
+
+
+@pytest.mark.parametrize(
+    ("high", "step"),
+    [(0.7, 0.2), (1.0, 0.2), (1.0000000000000002, 0.2), (1.6, 0.5), (3.1, 1.0), (5.0, 1.0), (6.0, 2.0), (30.0, 10.0)],
+)
+def test_ticks_are_one_two_or_five_times_a_power_of_ten_apart_and_at_most_six(high, step):
+    """A fifth of the axis, rounded up: .14, .2, .2 but for a rounding, .32, .62, 1, 1.2 and 6."""
+    shares = [share for share, _ in Axis("x").ticks((0.0, high))]
+    assert shares == pytest.approx([k * step / high for k in range(1 + int(high / step + 1e-9))])
+    whole = [text for _, text in Axis("x", whole=True).ticks((0.0, high))]
+    assert whole == [f"{k * max(step, 1.0):g}" for k in range(1 + int(high / max(step, 1.0) + 1e-9))]
