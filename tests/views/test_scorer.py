@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import datetime as dt
+import math
 import sys
 from pathlib import Path
 
@@ -69,3 +70,57 @@ def test_gaps_have_their_line_their_stand_in_or_are_refused():
     for value in ("24.12.2019", dt.date(2019, 12, 24), dt.datetime(2019, 12, 24, 23)):
         assert scorer.places({"x": value}, {"columns": [day]}) == [11]
     assert scorer.places({"x": "24.12.2019"}, {"columns": [day | {"kind": "weekday"}]}) == [1]
+
+
+# ------------------------------------------------------------------------------------------------ by hand
+
+COLUMNS = [
+    {"key": "age", "kind": "number", "edges": [30.0], "gap": 2, "points": [5, 40, 0], "best": 40},
+    {"key": "owner", "kind": "flag", "gap": None, "points": [0, 20], "best": 20},
+    {"key": "loans", "kind": "number", "edges": [1.0], "gap": None, "points": [30, 10], "best": 30},
+]
+CARD = {
+    "base": 500,
+    "scale": 600.0,
+    "odds": 50.0,
+    "double": 20.0,
+    "good": -1,
+    "link": [2.0, 1.0, 0.25, 0.4, 0.1, 0.05, 0.9],
+    "columns": [{"title": column["key"], "names": ["a", "b", "gap"], **column} for column in COLUMNS],
+}
+
+
+def test_points_and_reasons_are_those_of_the_lines_a_row_falls_on():
+    row = {"age": 25, "owner": 0, "loans": 3}
+    assert scorer.points(row, CARD) == 500 + 5 + 0 + 10
+    lost = [("age", "a", 35), ("owner", "a", 20), ("loans", "b", 20)]  # equal ones in the card's order
+    assert scorer.reasons(row, card=CARD) == lost
+    for most in (0, 1, 2, 3):
+        assert scorer.reasons(row, most, CARD) == lost[:most]
+    assert scorer.reasons({"age": 35, "owner": True, "loans": 0}, card=CARD) == []
+    for half in (0.5, "0.25", 2, "yes"):
+        with pytest.raises(ValueError, match="'owner' holds a value that is"):
+            scorer.points(row | {"owner": half}, CARD)
+
+
+@pytest.mark.parametrize(("total", "log_odds"), [(600.0, math.log(50.0)), (660.0, math.log(400.0)), (400.0, None)])
+def test_a_probability_is_the_links_at_the_score_that_the_points_mean(total, log_odds):
+    """Score s with 2s + 1 the log-odds of +1: a quarter of the sigmoid's, the rest .4 + s/10 between .05 and .9."""
+    log_odds = math.log(50.0 / 2**10) if log_odds is None else log_odds
+    for good in (-1, 1):
+        line = log_odds * good
+        straight = min(max(0.4 + 0.1 * (line - 1.0) / 2.0, 0.05), 0.9)
+        chance = 0.25 / (1.0 + math.exp(-line)) + 0.75 * straight
+        assert scorer.probability(total, CARD | {"good": good}) == pytest.approx(chance if good < 0 else 1.0 - chance)
+
+
+def test_an_empty_cell_of_a_file_is_a_gap_and_no_reason_is_a_formula(tmp_path, monkeypatch, capsys):
+    titles = ("@age", "owner", "loans")
+    columns = [column | {"title": title} for column, title in zip(CARD["columns"], titles, strict=True)]
+    for name, value in (CARD | {"columns": columns}).items():
+        monkeypatch.setitem(scorer.CARD, name, value)
+    (tmp_path / "rows.csv").write_text("age,owner,loans\n,1,0\n30,0,0\n40,1,0\n")
+    assert scorer.main([str(tmp_path / "rows.csv")]) == 0
+    head, *rows = [line.split(",") for line in capsys.readouterr().out.splitlines()]
+    assert head == ["age", "owner", "loans", "points", "probability_bad", "reasons"]
+    assert [(row[3], row[5]) for row in rows] == [("550", "'@age: gap (-40)"), ("570", "owner: a (-20)"), ("590", "")]
