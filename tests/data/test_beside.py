@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import polars as pl
 import pytest
 
 import colonnade as co
+from colonnade.data.beside import beside_arrays, check_pairs
+from colonnade.data.classes import check_classes, other_class
 from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput
 from colonnade.methods.method import Job
@@ -266,3 +270,40 @@ def test_a_regressor_of_counts_predicts_rates_at_the_offset_of_its_federation():
     counts = frames()["insurer"]["claims"].to_numpy()
     plain = co.FederatedRegressor(loss=co.Poisson(), parties=1).fit(side, counts)
     assert float(plain.predict(side).sum()) == pytest.approx(float(counts.sum()), rel=1e-2)
+
+
+# ------------------------------------------------------------------------------------------------ by hand
+
+
+def test_what_stands_beside_labels_is_one_number_a_row_and_no_label():
+    assert beside_arrays(2, "columns", weight=[1.0, 2.0], offset=None).columns == {"weight": ""}
+    for wrong in (np.ones(3), np.ones((2, 1)), np.ones((2, 2)), 1.0):
+        with pytest.raises(InvalidInput, match="give one number a row"):
+            beside_arrays(2, "columns", weight=wrong)
+    assert check_pairs(("a", "y"), None, ("a", "w")) == ("a", {"weight": "w"})
+    assert check_pairs(None, ("b", "o"), ("b", "w")) == ("b", {"offset": "o", "weight": "w"})
+    for offset, weight in ((("a", "y"), None), (None, ("a", "y"))):
+        with pytest.raises(InvalidInput, match="both name the column 'y'"):
+            check_pairs(("a", "y"), offset, weight)
+    with pytest.raises(InvalidInput, match="'a' holds the labels"):
+        check_pairs(("a", "y"), None, ("b", "w"))
+
+
+def test_classes_are_two_names_that_a_table_writes_differently():
+    assert check_classes((0, 1)) == (0, 1)
+    assert check_classes(np.array(["no", "yes"])) == ("no", "yes")
+    for same in (
+        ("1", 1),
+        (1.0, 1),
+        ("true", True),
+        ("a", "a"),
+        (math.nan, 1.0),
+        (1.0, math.inf),
+        ("a",),
+        "ab",
+        ("a", None),
+    ):
+        with pytest.raises(InvalidInput, match="give two different names"):
+            check_classes(same)
+    assert [other_class(one, None) for one in (True, False, "yes", 1.0)] == [False, True, "not yes", "not 1"]
+    assert other_class("yes", "no") == "no"
