@@ -158,6 +158,11 @@ def test_groups_that_do_not_fit_the_vector_are_refused_at_use(columns):
 def test_a_column_left_out_of_all_groups_is_refused_at_use():
     with pytest.raises(InvalidInput, match="every column needs one group"):
         GroupLasso(1.0, ((0,), (2,))).value(np.ones(3))
+    blocks = NuclearNorm(1.0, ((0,), (2,)))
+    for use in (blocks.value, blocks.conjugate, blocks.shrink, lambda x: blocks.prox(x, 1.0)):
+        for rows in (3, 4):
+            with pytest.raises(InvalidInput, match="every column needs one group"):
+                use(np.ones((rows, 2)))
 
 
 def test_lists_of_columns_make_the_same_value_as_tuples():

@@ -11,7 +11,7 @@ from sklearn.linear_model import Lasso as SklearnLasso
 
 from colonnade.errors import InvalidInput
 from colonnade.problem import ElasticNet, GroupL1Ball, GroupLasso, L1Ball, Lasso, NuclearNorm, Ridge, Simplex
-from colonnade.problem.quadratic import minimise, path
+from colonnade.problem.quadratic import _homotopy, minimise, path
 from reference import confident
 
 GROUPS = ((0, 3), (1,), (5, 2, 4))
@@ -127,6 +127,14 @@ def test_without_a_bottom_there_is_an_error_that_says_what_to_add():
         with pytest.raises(InvalidInput, match=r"rank 1 of 2.*Add a Ridge"):
             minimise(G, np.array([1.0, 1.0]), term)
     assert np.isfinite(minimise(G, np.array([1.0, 1.0]), L1Ball(2.0)).value)
+
+
+@pytest.mark.parametrize(
+    ("radius", "expected"), [(1.0, [1.0, 0.0]), (2.0, [2.0, 0.0]), (2.5, [2.25, -0.25]), (9.0, [3.0, -1.0])]
+)
+def test_the_lassos_path_is_left_where_it_meets_the_ball(radius, expected):
+    """Of ½‖x‖² − 3x₁ + x₂ it runs from 0 to (2, 0), and on to (3, −1), whose norm is 4."""
+    assert _homotopy(np.eye(2), np.array([3.0, -1.0]), radius) == pytest.approx(expected, abs=1e-12)
 
 
 def test_what_is_not_a_quadratic_is_refused():
