@@ -86,7 +86,9 @@ def test_named_numbers_are_shown_in_the_format_of_prometheus(shown: StatusPage) 
     assert "colonnade_runs_total 7" in lines
 
 
-def test_a_route_answers_posts_within_its_size_and_hides_the_text_of_errors(shown: StatusPage) -> None:
+def test_a_route_answers_posts_within_its_size_and_hides_the_text_of_errors(
+    shown: StatusPage, caplog: pytest.LogCaptureFixture
+) -> None:
     assert post(shown.port, "/echo", b"hello") == (200, b"127.0.0.1 hello")
     with mock.patch.object(status_page, "LARGEST", 100):
         assert post(shown.port, "/echo", bytes(101))[0] == 413
@@ -94,6 +96,29 @@ def test_a_route_answers_posts_within_its_size_and_hides_the_text_of_errors(show
     status, said = post(shown.port, "/broken", b"")
     assert status == 500
     assert b"division" not in said
+    (told,) = (vars(record) for record in caplog.records if record.getMessage() == "not answered")
+    assert (told["error"], told["path"]) == ("ZeroDivisionError", "/broken")
+
+
+def raw_post(port: int, length: bytes, body: bytes = b"") -> bytes:
+    """What a request is answered with whose sender has nothing more to say."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as line:
+        line.sendall(b"POST /echo HTTP/1.0\r\nContent-Length: " + length + b"\r\n\r\n" + body)
+        line.shutdown(socket.SHUT_WR)
+        return answer_on(line)
+
+
+@pytest.mark.parametrize(
+    ("length", "status"),
+    [(b"", 411), (b"-1", 411), (b"+1", 411), (b"\xb2", 411), (b"9" * 16, 411), (b"9" * 15, 413), (b"0", 200)],
+)
+def test_a_length_is_written_in_at_most_fifteen_plain_digits(shown: StatusPage, length: bytes, status: int) -> None:
+    assert raw_post(shown.port, length).split()[1] == b"%d" % status
+
+
+def test_a_body_that_was_cut_off_is_given_to_nobody(shown: StatusPage) -> None:
+    assert raw_post(shown.port, b"5", b"hello").endswith(b" hello")
+    assert raw_post(shown.port, b"6", b"hello") == b""
 
 
 def test_a_name_that_is_no_name_of_a_metric_is_refused() -> None:
@@ -164,7 +189,8 @@ def test_a_crowd_of_many_addresses_makes_room_where_it_is_largest() -> None:
         assert answer_on(first).endswith(b"alive\n")
 
 
-def test_a_request_above_those_that_are_being_answered_is_told_503_and_health_is_answered_still() -> None:
+@pytest.mark.parametrize("bounds", [{"A_SOURCE": 3}, {"CONNECTIONS": 3}], ids=["of one address", "in all"])
+def test_a_request_above_those_that_are_being_answered_is_told_503_and_health_is_answered_still(bounds: dict) -> None:
     begun, go_on = threading.Semaphore(0), threading.Event()
 
     def slow_route(asked: Asked) -> Answered:
@@ -175,15 +201,19 @@ def test_a_request_above_those_that_are_being_answered_is_told_503_and_health_is
     made = StatusPage()
     made.post("/slow", slow_route)
     request = b"POST /slow HTTP/1.0\r\nContent-Length: 2\r\n\r\nok"
-    with made, contextlib.ExitStack() as open_ones:
+    with mock.patch.multiple(status_page, **bounds), made, contextlib.ExitStack() as open_ones:
+
+        def asking(number: int) -> socket.socket:
+            there = (f"127.0.0.{number if 'CONNECTIONS' in bounds else 1}", 0)
+            line = socket.create_connection(("127.0.0.1", made.port), timeout=20, source_address=there)
+            line.sendall(request)
+            return open_ones.enter_context(line)
+
         waiting = []
-        for _ in range(status_page.A_SOURCE):
-            waiting.append(open_ones.enter_context(socket.create_connection(("127.0.0.1", made.port), timeout=20)))
-            waiting[-1].sendall(request)
+        for number in (2, 3, 4):
+            waiting.append(asking(number))
             assert begun.acquire(timeout=20)
-        one_more = open_ones.enter_context(socket.create_connection(("127.0.0.1", made.port), timeout=20))
-        one_more.sendall(request)
-        assert is_busy(answer_on(one_more))
+        assert is_busy(answer_on(asking(5)))
         assert get(made.port, "/health")[0] == 200
         assert get(made.port, "/metrics")[0] == 503
         assert made.refused["connections"] == 2
@@ -202,7 +232,7 @@ def test_a_request_that_does_not_arrive_in_time_is_hung_up_on() -> None:
 def test_under_tls_a_peer_is_who_its_certificate_names_and_a_stranger_is_nobody(tmp_path: Path) -> None:
     certs.init(tmp_path)
     certs.issue(tmp_path, "coordinator", hosts=["localhost"])
-    certs.issue(tmp_path, "lab")
+    certs.issue(tmp_path, "lab", hosts=["clinic"])  # a host that is called as another party proves nothing
     certs.issue(tmp_path, "gone")
     theirs, ours = (ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER))
     for made, name in ((theirs, "lab"), (ours, "coordinator")):
@@ -213,15 +243,28 @@ def test_under_tls_a_peer_is_who_its_certificate_names_and_a_stranger_is_nobody(
     certs.revoke(tmp_path, "gone")
     page = StatusPage(tls=ours, revoked=replace(listed, revoked=tmp_path / "revoked.pem").revocations())
     page.post("/who", lambda asked: Answered(200, asked.peer.encode()))
-    with page:
+    with page, mock.patch.object(certs.RevocationList, "LOOK_AGAIN", 0.0):
         where = f"https://localhost:{page.port}/who"
         with urllib.request.urlopen(where, data=b"", context=theirs, timeout=20) as answer:
             assert answer.read() == b"lab"
+        for uris, hosts, peer in (({"lab", "clinic"}, [], b""), (set(), ["lab"], b"lab"), (set(), ["lab", "b"], b"")):
+            carried = {"uri_names": lambda _, uris=uris: uris, "dns_names": lambda _, hosts=hosts: hosts}
+            with (
+                mock.patch.multiple(status_page, **carried),
+                urllib.request.urlopen(where, data=b"", context=theirs, timeout=20) as answer,
+            ):
+                assert answer.read() == peer
         theirs.load_cert_chain(tmp_path / "gone.pem", tmp_path / "gone.key")
         with pytest.raises(urllib.error.HTTPError, match="403") as refused:
             urllib.request.urlopen(where, data=b"", context=theirs, timeout=20)
         refused.value.close()
         assert page.refused["revoked"] == 1
+        (tmp_path / "revoked.pem").write_text("half of a li")
+        theirs.load_cert_chain(tmp_path / "lab.pem", tmp_path / "lab.key")
+        with pytest.raises(urllib.error.HTTPError, match="403") as refused:  # nobody knows who is revoked
+            urllib.request.urlopen(where, data=b"", context=theirs, timeout=20)
+        refused.value.close()
+        assert page.refused["revoked"] == 2
         stranger = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         stranger.load_verify_locations(tmp_path / "authority.pem")
         with pytest.raises(OSError):
@@ -283,3 +326,7 @@ def test_a_page_for_others_than_this_machine_needs_certificates() -> None:
             StatusPage(host=host)
     with pytest.raises(InvalidInput, match="must demand them"):
         StatusPage(host="0.0.0.0", tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    optional = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    optional.verify_mode = ssl.CERT_OPTIONAL
+    with pytest.raises(InvalidInput, match="must demand them"):
+        StatusPage(tls=optional)

@@ -12,7 +12,18 @@ import colonnade as co
 from colonnade.errors import LeakError, PeerFailed
 from colonnade.network.questions import letters_out, pack, unpack
 from colonnade.runtime.hosted_node import HostedNode, Joined, Turn
-from colonnade.runtime.turns import Answered, Computed, Lost, Turns, check_records, gather_answers, wait_for_all
+from colonnade.runtime.node import LOST
+from colonnade.runtime.turns import (
+    Answered,
+    Computed,
+    Lost,
+    Turns,
+    _last_words,
+    _missed,
+    check_records,
+    gather_answers,
+    wait_for_all,
+)
 from colonnade.runtime.wire import Letter, Traffic
 
 
@@ -184,3 +195,16 @@ def test_a_turn_brings_no_more_bytes_than_a_message_may_have_unless_one_letter_i
     while turns.mail["c"]:
         turns.give("c")
     assert asked == [[4, 6], [1], [25], [5], [6]]
+
+
+def test_what_a_host_sends_again_begins_where_each_receiver_stopped_and_nothing_goes_to_who_is_lost():
+    joined = {"a": Joined({}, {"b": 3, "c": 5, "d": 2}), "b": Joined({"a": 2}, {"a": 1}), "d": Joined({}, {})}
+    assert _missed("a", joined) == {"b": 2, "c": 5, "d": 0}
+
+
+def test_of_a_lost_host_what_is_here_arrives_in_order_and_behind_it_that_it_is_lost():
+    here = [Letter("a", "b", place, 1, bytes([place])) for place in (1, 2, 3, 5)]
+    others = [Letter("a", "c", 4, 1, b"c"), Letter("b", "a", 4, 1, b"b")]
+    found = _last_words("a", "b", 2, [others[0], *here, others[1]])
+    assert found == [here[1], here[2], Letter("a", "b", 4, 0, LOST)]  # what came after the gap is of no use
+    assert _last_words("a", "b", 4, here) == [Letter("a", "b", 4, 0, LOST)]
