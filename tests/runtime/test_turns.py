@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import defaultdict
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 
@@ -208,3 +209,51 @@ def test_of_a_lost_host_what_is_here_arrives_in_order_and_behind_it_that_it_is_l
     found = _last_words("a", "b", 2, [others[0], *here, others[1]])
     assert found == [here[1], here[2], Letter("a", "b", 4, 0, LOST)]  # what came after the gap is of no use
     assert _last_words("a", "b", 4, here) == [Letter("a", "b", 4, 0, LOST)]
+
+
+def test_what_is_here_of_a_lost_host_is_brought_with_the_next_turn():
+    """What waits as mail, and what its last turn made that nobody has taken yet; the first was read before."""
+    here = [Letter("c", "a", place, 1, b"\1\0\0") for place in range(4)]
+    given: list[Letter] = []
+
+    def answer(name, what, *arguments):
+        if what is HostedNode.join:
+            return Joined({"c": 1}, {})
+        if what is HostedNode.turn:
+            given.extend(arguments[0])
+        return ()
+
+    lost = SimpleNamespace(lost=["c"], give_up=lambda _: False)
+    turns = Turns(["a", "c"], lambda *asked: Answered(lambda: answer(*asked)), lambda *_: None, lost)
+    turns.mail = defaultdict(list, {"a": here[:3]})
+    turns.busy = {"c": Answered(lambda: Turn((here[3],), False, ()))}
+    turns.meet()
+    assert given == [*here[1:], Letter("c", "a", 4, 0, LOST)]
+
+
+def test_whoever_has_more_to_send_gets_turns_until_all_has_gone():
+    letters = [Letter("a", "b", place, 1, b"\1\0\0") for place in range(3)]
+    said = {
+        "a": [*(Turn((one,), False, (), more=True) for one in letters[:2]), Turn((letters[2],), True, ())],
+        "b": [Turn((), False, ("a",))] * 3,
+    }
+    read: list[Letter] = []
+
+    def answer(name, what, *arguments):
+        if what is not HostedNode.turn:
+            return {HostedNode.join: Joined({}, {}), HostedNode.resend: (), HostedNode.outcome: (name, Traffic())}[what]
+        read.extend(arguments[0])
+        return Turn((), True, ()) if len(read) == 3 else said[name].pop(0)
+
+    turns = Turns(["a", "b"], lambda *asked: Answered(lambda: answer(*asked)), lambda *_: None)
+    assert turns.run().results == {"a": "a", "b": "b"}
+    assert read == letters
+
+
+def test_a_note_is_told_once_wherever_a_turn_begins_to_tell():
+    told: list[tuple[str, int]] = []
+    turns = Turns(["a", "b"], lambda *_: Answered(lambda: None), lambda name, note: told.append((name, note["n"])))
+    for first, last in ((0, 2), (2, 3), (1, 4), (0, 4)):  # the last two: of a host that began anew
+        turns.hear("a", Turn((), False, (), tuple({"n": n} for n in range(first, last)), told=first))
+    turns.hear("b", Turn((), False, (), ({"n": 0},)))
+    assert told == [("a", 0), ("a", 1), ("a", 2), ("a", 3), ("b", 0)]

@@ -1,0 +1,201 @@
+"""Claims about what a hub reads of a party's answers and what it tells the parties, part by part and without a run."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError
+from colonnade.network import hub_run
+from colonnade.network.hub_run import HubRun, LostParties, RemoteParty, RunLog, introductions, read_count, read_notes
+from colonnade.network.questions import RUNS, Parcel, Question, letters_out
+from colonnade.network.refusals import PeerBroken, PeerRefused, PeerUndecided
+from colonnade.runtime.hosted_node import HostedNode
+from colonnade.runtime.program import COORDINATOR, Direct
+from colonnade.runtime.turns import Answered, Lost
+from colonnade.runtime.wire import Letter, encode
+
+NAMES = [COORDINATOR, "a", "b"]
+
+
+def failing(error: BaseException) -> Answered:
+    return Answered(lambda: (_ for _ in ()).throw(error))
+
+
+# ------------------------------------------------------------------------------------------------ letters and turns
+
+
+def party(**more: Any) -> RemoteParty:
+    letters: list[bool] = []
+    metrics = SimpleNamespace(letter=lambda direct: letters.append(direct), letters=letters)
+    hub = SimpleNamespace(metrics=metrics)
+    found = {"run": "run", "names": NAMES, "parties": {}, "hub": hub, "local": None, **more}
+    return RemoteParty(SimpleNamespace(carried=hub_run.Counter(), **found), "a")  # type: ignore[arg-type]
+
+
+def sent(*letters: Letter) -> Parcel:
+    addresses, frames = letters_out(letters, "run")
+    return Parcel({"letters": addresses}, tuple(frames))
+
+
+def from_a(receiver: str, place: int, body: bytes = b"\1\0\0", sender: str = "a") -> Letter:
+    return Letter(sender, receiver, place, 1, body)
+
+
+@pytest.mark.parametrize(
+    ("letters", "why"),
+    [
+        ([from_a("b", 0, sender="b")], "'a' sent a letter as 'b' for 'b'"),
+        ([from_a(COORDINATOR, 0), from_a("b", 0, sender=COORDINATOR)], "'a' sent a letter as 'coordinator' for 'b'"),
+        ([from_a("c", 0)], "'a' sent a letter as 'a' for 'c'"),
+        ([from_a("b", 3), from_a("b", 3)], "over and over"),
+        ([from_a("b", 3), from_a("b", 2)], "over and over"),
+    ],
+)
+def test_a_party_sends_in_its_own_name_to_somebody_of_the_run_and_nothing_twice(letters, why):
+    with pytest.raises(ProtocolError, match=why):
+        party().letters(sent(*letters))
+
+
+def test_letters_of_either_road_are_counted_where_they_go_from_party_to_party():
+    one, note = party(), encode(Direct(bytes(16)), guarded=False)
+    letters = [from_a(COORDINATOR, 0), from_a("b", 0, note), from_a("b", 1), from_a("b", 2)]
+    assert one.letters(sent(*letters)) == letters
+    assert (one.run.carried, one.run.hub.metrics.letters) == ({True: 1, False: 2}, [True, False, False])
+
+
+def turn(**head: Any) -> Any:
+    told = {"finished": False, "more": False, "wait": [], "notes": [], "told": 0, "failure": 0, **sent().head, **head}
+    return party().read(Question.TURN, Parcel(told, sent().blobs))
+
+
+def test_of_those_whom_a_party_says_it_waits_for_strangers_are_left_out():
+    assert turn(wait=["b", "x\x1b[2J", COORDINATOR]).wait == ("b", COORDINATOR)
+
+
+@pytest.mark.parametrize(
+    "head", [{"more": True}, {"more": True, "finished": True}, {"more": 1}, {"finished": 0}, {"told": True}]
+)
+def test_a_turn_says_yes_or_no_and_has_letters_where_more_are_to_come(head):
+    with pytest.raises(ColonnadeError, match="is not one: ValueError"):
+        turn(**head)
+
+
+# ------------------------------------------------------------------------------------------------ figures and words
+
+
+def test_every_entry_of_every_note_is_a_number_or_a_short_word():
+    good = {"round": 1, "gap": 0.5, "what": "x" * 196, "none": None}
+    assert read_notes([good, good]) == (good, good)
+    for bad in ({"a": []}, {"what": "x" * 197}, {"n" * 201: ""}):
+        for notes in ([bad], [good, bad], [{**good, **bad}]):
+            with pytest.raises(ValueError, match="numbers and short words"):
+                read_notes(notes)
+
+
+def test_a_count_is_a_whole_number_that_a_float_still_has():
+    assert [read_count(count) for count in (0, 2**53)] == [0, 2**53]
+    for wrong in (-1, 2**53 + 1, True, 1.0, "1", None):
+        with pytest.raises(ValueError, match="whole number"):
+            read_count(wrong)
+
+
+def test_all_keys_stand_before_all_confirmations():
+    said = [
+        Parcel({"covers": True, "confirms": True}, (b"key", b"sign", b"rows")),
+        Parcel({"covers": False, "confirms": True}, (b"rows 2",)),
+        Parcel({"covers": True, "confirms": False}, (b"key 3", b"sign 3")),
+    ]
+    assert introductions(said) == [b"key", b"sign", b"key 3", b"sign 3", b"rows", b"rows 2"]
+    for found in said:
+        assert hub_run.read_promise("a", found) is found
+        for blobs in (found.blobs[1:], (*found.blobs, b"more")):
+            with pytest.raises(ColonnadeError, match="'a' promises"):
+                hub_run.read_promise("a", Parcel(found.head, blobs))
+
+
+# ------------------------------------------------------------------------------------------------ what parties hear
+
+
+@pytest.mark.parametrize("what", [HostedNode.close, HostedNode.settle])
+def test_of_an_end_parties_hear_no_more_than_that_another_node_failed(what):
+    ends = {"failed: PeerRefused": "failed: PeerFailed", "finished": "finished", "aborted": "aborted"}
+    _, write = hub_run._QUESTIONS[what]
+    for how, said in ends.items():
+        head = write(how) if what is HostedNode.close else write({"run": how})
+        assert head == ({"how": said} if what is HostedNode.close else {"over": {"run": said}})
+
+
+def test_of_very_many_ends_the_newest_are_told():
+    over = hub_run._settle_head({f"run {n}": "finished" for n in range(RUNS + 2)})["over"]
+    assert (len(over), next(iter(over)), list(over)[-1]) == (RUNS, "run 2", f"run {RUNS + 1}")
+
+
+def told_of_a_basis(answers: dict[str, list[BaseException | None]]) -> list[tuple[str, str, str]]:
+    """Who is told, as each answers."""
+    told = []
+
+    def ask(name, what, head, *_):
+        told.append((name, what, head["basis"]))
+        error = answers[name].pop(0)
+        return Answered(lambda: None) if error is None else failing(error)
+
+    one = SimpleNamespace(run="run", parties=answers, hub=SimpleNamespace(ask=ask))
+    HubRun.tell_basis(one, "digest")  # type: ignore[arg-type]
+    return told
+
+
+def test_every_party_is_told_of_a_basis_though_one_begins_anew_and_one_cannot_hear(caplog):
+    lost = Lost("b")
+    with caplog.at_level(logging.WARNING):
+        told = told_of_a_basis({"a": [None], "b": [lost, lost, None], "c": [PeerFailed("no")], "d": [lost] * 3})
+    assert told == [(name, Question.LEARNED, "digest") for name in "abbbcddd"]
+    assert [record.party for record in caplog.records] == ["c", "d"]
+
+
+@pytest.mark.parametrize(("how", "said"), [("finished", "finished after this party was lost"), ("aborted", "aborted")])
+def test_every_party_that_was_lost_hears_that_the_run_is_over_if_it_is_there(how, said):
+    told = []
+
+    def ask(name, what, head, *_):
+        told.append((name, what, head))
+        return failing(Lost(name) if name == "b" else PeerFailed("no"))
+
+    lost = SimpleNamespace(lost=["b", "c"], run=SimpleNamespace(run="run", hub=SimpleNamespace(ask=ask)))
+    LostParties.tell_over(lost, how)  # type: ignore[arg-type]
+    assert told == [(name, Question.OVER, {"run": "run", "how": said}) for name in "bc"]
+
+
+# ------------------------------------------------------------------------------------------------ who takes part
+
+
+def test_a_no_is_told_before_a_lost_party_and_the_first_who_said_no_before_the_others():
+    willing = Answered(lambda: None)
+    for later in (Lost("a"), PeerUndecided("a")):
+        with pytest.raises(type(later)):
+            hub_run._check_willing({"a": failing(later), "b": willing})
+        answers = {"a": failing(later), "b": failing(PeerRefused("b says no.")), "c": failing(PeerBroken("c broke."))}
+        with pytest.raises(PeerRefused, match=r"^b says no\. Nor do these take part: 'c'\.$"):
+            hub_run._check_willing(answers)
+    hub_run._check_willing({"a": willing})
+
+
+def test_a_party_begins_anew_as_often_as_machines_fail_and_its_process_is_forgotten(monkeypatch):
+    monkeypatch.setattr(hub_run, "LOSSES", 2)
+    one = SimpleNamespace(process={"a": "1", "b": "2"}, losses=hub_run.Counter())
+    for _ in range(2):
+        HubRun.count(one, Lost("a"))  # type: ignore[arg-type]
+    assert one.process == {"b": "2"}
+    with pytest.raises(PeerBroken, match="'a' began anew 2 times"):
+        HubRun.count(one, Lost("a"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("alone", "round_"), [(True, 7), (False, 3)])
+def test_rounds_are_the_coordinators_or_those_of_the_parties_where_there_is_none(alone, round_):
+    run_log = RunLog("run", alone=alone)
+    run_log.carried([Letter(COORDINATOR, "a", 0, 3, b""), Letter("b", "a", 0, 7, b"")])
+    run_log.carried([Letter(COORDINATOR, "a", 1, 2, b""), Letter("b", "a", 1, 1, b"")])
+    assert run_log.round == round_
