@@ -145,7 +145,8 @@ def test_the_newest_answers_stay_known(box: Inbox) -> None:
 def test_a_run_that_is_over_takes_its_question_along(box: Inbox) -> None:
     put(box)
     put(box, replace(ASKED, run="run-2"))
-    box.withdraw("run-2", "never-heard-of")
+    put(box, replace(ASKED, run="run-3"))
+    box.withdraw("run-2", "never-heard-of", "run-3")
     with pytest.raises(InvalidInput, match="no question about run 'run-2'"):
         box.answer("run-2", True)
     assert [one.run for one in box.questions()] == ["run-1"]

@@ -257,3 +257,102 @@ def test_a_note_is_told_once_wherever_a_turn_begins_to_tell():
         turns.hear("a", Turn((), False, (), tuple({"n": n} for n in range(first, last)), told=first))
     turns.hear("b", Turn((), False, (), ({"n": 0},)))
     assert told == [("a", 0), ("a", 1), ("a", 2), ("a", 3), ("b", 0)]
+
+
+def test_nothing_is_kept_for_who_is_lost_or_has_finished_and_nobody_waits_for_the_lost():
+    sparing = SimpleNamespace(lost=["b"])
+    turns = Turns(["a", "b", "c"], lambda *_: Answered(lambda: None), lambda *_: None, sparing)
+    turns.mail = defaultdict(list)
+    turns.done = {"a": Turn((), True, ()), "b": Turn((), False, ("a",))}
+    letters = {name: Letter("x", name, 0, 1, b"") for name in "abc"}
+    turns.post(letters.values())
+    assert {name: mail for name, mail in turns.mail.items() if mail} == {"c": [letters["c"]]}
+    turns.drive()
+    turns.done["c"] = Turn((), False, ("a", "b"))
+    with pytest.raises(co.ProtocolError, match=r"'c' waits for 'a', 'b'$"):
+        turns.drive()
+
+
+def test_who_is_at_work_is_looked_at_while_nothing_comes(monkeypatch):
+    monkeypatch.setattr("colonnade.runtime.turns.GLANCE", 0.0)
+    late, looked = Future(), []
+
+    def look(busy):
+        looked.append(set(busy))
+        late.set_result(Turn((), True, ()))
+
+    turns = Turns(["a", "b"], lambda *_: late, lambda *_: None, SimpleNamespace(lost=[], look=look))
+    turns.mail = defaultdict(list)
+    turns.give("a")
+    turns.drive()
+    assert looked == [{"a"}]
+
+
+def test_every_run_that_is_over_is_closed_and_the_others_are_told():
+    closed = []
+    ledger = SimpleNamespace(open_runs=lambda: {"1", "2", "3"}, close_run=lambda *how: closed.append(how))
+    host = SimpleNamespace(ledger=ledger, log=SimpleNamespace(unerased=lambda: {"2", "4", "5"}))
+    over = {"1": "aborted", "2": "finished", "4": "failed", "9": "aborted"}
+    assert HostedNode.settle(host, over) == {"3", "5"}
+    assert sorted(closed) == [("1", "aborted"), ("2", "finished"), ("4", "failed")]
+
+
+def test_a_host_sends_again_what_any_receiver_missed_and_makes_nothing_again_where_none_did():
+    letters = [Letter("h", "a", 0, 1, b""), Letter("h", "b", 0, 1, b""), Letter("h", "a", 1, 1, b"")]
+    made = []
+
+    def again():
+        made.append(host._notes.append({"round": 1}))
+        return SimpleNamespace(replay=lambda: letters)
+
+    host = SimpleNamespace(join=lambda: Joined({}, {"a": 2, "b": 1}), _make_node=again, _notes=[{"round": 7}])
+    assert HostedNode.resend(host, {"a": 2, "b": 1}) == ()
+    assert made == []
+    for since, sent in (({"a": 2}, letters[1:2]), ({"a": 1, "b": 1}, letters[2:]), ({}, letters)):
+        assert HostedNode.resend(host, since) == tuple(sent)
+    assert host._notes == [{"round": 7}]  # a replay tells nothing anew
+
+
+class Station:
+    """A node that reads one letter a step, and says so in a note of its host."""
+
+    name, wait, missing = "h", ("a",), frozenset({"a"})
+
+    def __init__(self, notes):
+        self.came, self.unread, self.receipts, self.notes = [], 0, 0, notes
+        self.finished = False
+
+    def deliver(self, letter):
+        self.came.append(letter)
+        self.unread += 1
+
+    def acknowledge(self):
+        self.receipts = len(self.came)
+
+    @property
+    def ready(self):
+        return self.unread >= 2 and not self.finished
+
+    def step(self):
+        self.unread -= 2
+        self.notes().append({"n": len(self.came)})
+        return [Letter("h", "a", len(self.came) // 2 - 1, 1, b"")]
+
+    def received_from(self, peer):
+        return sum(letter.sender == peer for letter in self.came)
+
+
+def test_a_turn_reads_what_it_can_has_receipts_for_all_and_tells_its_notes_once():
+    host = SimpleNamespace(_arrive=lambda: None, _notes=[], _told=0, _count_traffic=lambda letters: letters)
+    host.node = station = Station(lambda: host._notes)
+    sent = [Letter("a", "h", place, 1, b"") for place in range(7)]
+    turns = [HostedNode.turn(host, sent[first:last]) for first, last in ((0, 4), (4, 5), (5, 7))]
+    assert [len(turn.letters) for turn in turns] == [2, 0, 1]
+    assert [(turn.told, [note["n"] for note in turn.notes]) for turn in turns] == [(0, [4, 4]), (2, []), (2, [7])]
+    assert (station.came, station.receipts) == (sent, 7)
+    assert [turn.missing for turn in turns] == [frozenset({"a"})] * 3
+    HostedNode.give_up(host, "a")
+    assert station.came[-1] == Letter("a", "h", 7, 0, LOST)
+    station.finished = True
+    assert HostedNode.turn(host, sent).finished
+    assert len(station.came) == 8  # a node that has finished takes nothing more
