@@ -149,8 +149,9 @@ def test_records_of_a_run_appear_in_the_services_log_as_they_were(ends: Ends, ca
             record.args, record.rows, record.where = (3,), 7, {"a"}  # type: ignore[attr-defined]
             sent.emit(record)
         ends.line.over("finished", "", "")  # comes behind them
-    found = [(one.name, one.levelname, one.getMessage(), one.rows, one.where) for one in caplog.records]
-    assert found == [("colonnade.test.run", word, "3 left", 7, "{'a'}") for word in ("WARNING", "INFO")]
+    found = [(one.name, one.levelno, one.levelname, one.getMessage(), one.rows, one.where) for one in caplog.records]
+    levels = ((logging.WARNING, "WARNING"), (logging.INFO, "INFO"))
+    assert found == [("colonnade.test.run", *level, "3 left", 7, "{'a'}") for level in levels]
 
 
 def test_a_run_in_a_process_of_its_own_has_the_services_file_and_gives_up_its_place_to_wait(tmp_path) -> None:

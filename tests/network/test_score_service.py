@@ -23,7 +23,7 @@ import pytest
 import colonnade as co
 from colonnade.data import row_order
 from colonnade.methods.masked_scores import FRACTION
-from colonnade.network import certs, score_service
+from colonnade.network import certs, score_parts, score_service
 from colonnade.network.party_data import rows_path
 from colonnade.network.score_order import Approved, Order
 from colonnade.network.score_parts import (
@@ -42,6 +42,7 @@ from colonnade.network.score_service import PartLine, ScoreService, Waiting, hol
 from colonnade.network.status_page import StatusPage
 from colonnade.network.transport.tls import tls_context
 from colonnade.privacy.store import FileLog
+from colonnade.problem.link import Link
 from colonnade.runs.fallbacks import link_of
 from colonnade.runtime.run_store import RunStore, abort_run
 from contract import METHODS, federation, fitted
@@ -236,6 +237,48 @@ def test_a_request_with_an_id_that_comes_again_gets_the_same_bytes_and_costs_not
     assert wired.post(body) == first
     assert wired.service.quota.left() == left
     assert wired.post(json.dumps({"key": 41, "id": "a"}).encode()).status == 409
+    assert wired.service.counts["repeated"] == 1
+
+
+def test_an_id_is_its_askers_own_and_of_very_many_the_newest_answers_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(score_service, "KEPT", 2)
+    with Wired(Consortium.made(tmp_path, askers=("crm", "loan")).approve_all()) as wired:
+        wired.service.certified = True
+
+        def number(asker: str, name: str) -> int:
+            return json.loads(wired.post(json.dumps({"key": 40, "id": name}).encode(), asker).body)["number"]
+
+        asks = [("crm", "a"), ("loan", "a"), ("crm", "a"), ("crm", "b"), ("loan", "a"), ("crm", "a")]
+        assert [number(*ask) for ask in asks] == [0, 1, 0, 2, 1, 3]  # the last: three others came since
+        assert not wired.service._going
+
+
+def test_answers_are_kept_for_so_many_numbers_and_those_before_get_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(score_parts, "WINDOW", 2)
+    made = Consortium.made(tmp_path).approve_all()
+    lab = made.answerer("lab")
+    asks = [asked(made, "lab", number, 40) for number in (3, 5, 9)]
+    first = parts_of(made, lab, *asks)
+    assert parts_of(made, lab, *asks[1:]) == first[1:]
+    assert parts_of(made, lab, asks[0], asked(made, "lab", 2, 40)) == [Part(n, Why.NUMBER, 4) for n in (3, 2)]
+    assert parts_of(made, lab, asked(made, "lab", 4, 40))[0].why is Why.OK
+    assert parts_of(made, lab, asked(made, "lab", 2**63, 40))[0].why is Why.NUMBER  # numbers last for ever
+    assert parts_of(made, lab, asked(made, "lab", 20, 40, model=1))[0].why is Why.MODEL
+    made.close()
+
+
+def test_numbers_are_skipped_where_another_party_has_used_them_and_not_for_ever(tmp_path):
+    made = Consortium.made(tmp_path, rows_a_day=1000).approve_all()
+    quota = made.answerer("lab").quota
+    assert quota.take(3) == 0
+    quota.skip(2)
+    assert quota.take(1) == 3
+    quota.skip(50)
+    assert quota.take(2) == 50
+    quota.skip(52 + score_parts.FAR)
+    assert quota.take(1) == 52
+    assert quota.left() == 1000 - 7
+    made.close()
 
 
 # ---------------------------------------------------------------- quotas
@@ -391,6 +434,9 @@ def test_with_certificates_a_name_is_who_asks_and_no_name_is_this_machine(tmp_pa
         (b'{"key": {"a": 1}}', 400),
         (b'{"key": 40, "id": 7}', 400),
         (b'{"key": 40, "row": 1}', 400),
+        (b'{"key": 40, "id": ""}', 400),
+        (json.dumps({"key": 40, "id": "x" * 201}).encode(), 400),
+        (json.dumps({"keys": [3] * 1001}).encode(), 400),
         (b'{"key": 999}', 404),
         (b'{"key": 3}', 403),
     ],
@@ -418,7 +464,12 @@ def test_an_order_ends_with_its_day(tmp_path):
     made = Consortium.made(tmp_path, until="2999-03-01").approve_all()
     with Wired(made, clock=lambda: now[0]) as wired:
         assert wired.ask(key=40)[0] == 200
+        now[0] = "2999-03-01"
+        assert wired.ask(key=40)[0] == 200  # its last day is its own
+        made.order.check_day(now[0])
         now[0] = "2999-03-02"
+        with pytest.raises(co.InvalidInput, match="ended on 2999-03-01"):
+            made.order.check_day(now[0])
         assert wired.ask(key=41)[1]["refused"] == "ended"
         assert parts_of(made, wired.parties["lab"], asked(made, "lab", 500, 40))[0].why is Why.ENDED
 
@@ -549,6 +600,12 @@ def test_the_trail_says_who_asked_for_what_and_a_changed_one_is_noticed(wired):
     ]
     theirs = read_trail(wired.made.folder / "lab", wired.made.order, "lab")
     assert [line["number"] for line in theirs] == [0, 1, 2]
+    assert [(line["model"], line["outcome"]) for line in theirs] == [(0, "ok")] * 3
+    assert {line["asker"] for line in theirs} == {HOLDER}
+    assert wired.ask(keys=[3, 43, 999])[0] == 200
+    *_, training, absent, scored = read_trail(wired.made.folder / HOLDER, wired.made.order, HOLDER)
+    told = [(line["number"], line["outcome"], bytes.fromhex(line["row"])) for line in (training, absent, scored)]
+    assert told == [(3, "training", b"i3"), (4, "no_row", b"i999"), (5, "ok", b"i43")]
     log = wired.parties["lab"].trail.log
     log._db.execute("update log set body = replace(body, 'bank', 'shop') where seq = 1")
     with pytest.raises(co.LedgerDamaged):
@@ -565,6 +622,13 @@ def test_metrics_count_outcomes_and_never_show_a_score(wired):
     assert 'colonnade_score_rows_total{outcome="training"} 1' in text
     assert "colonnade_score_quota_left 998" in text
     assert 'colonnade_score_seconds_bucket{le="+Inf"} 2' in text
+    assert "colonnade_score_seconds_count 2" in text
+    wired.service.seconds.clear()
+    wired.service.seconds.update({0.002: 1, 0.01: 2, 0.5: 3, np.inf: 4})
+    bounds = [line.split()[1] for line in page.metrics().splitlines() if line.startswith("colonnade_score_seconds_b")]
+    assert bounds == ["1", "1", "3", "3", "3", "3", "3", "6", "6", "6", "10"]
+    assert "colonnade_score_seconds_count 10" in page.metrics()
+    assert "colonnade_score_parties_connected 2" in text
     assert str(found["score"]) not in text
     assert page.unmet() == []
     wired.there = set()
@@ -666,3 +730,54 @@ def test_scores_are_served_over_mutual_tls_lines_to_those_who_may_ask(tmp_path, 
 def tls_context_of(authority: Path, name: str, side: Any) -> ssl.SSLContext:
     tls = certs.tls_in(authority, name)
     return tls_context(tls, certs.load(tls), side)
+
+
+def test_an_answer_is_counted_where_its_time_ends(wired, monkeypatch):
+    moments = iter([0.0, 0.002, 1.0, 1.003, 2.0, 9.0])  # 2 ms, 3 ms and 7 s
+    monkeypatch.setattr(score_service.time, "perf_counter", lambda: next(moments))
+    for _ in range(3):
+        wired.ask(key=3)
+    monkeypatch.undo()
+    assert wired.service.seconds == {0.002: 1, 0.005: 1, np.inf: 1}
+    assert wired.service.time == pytest.approx(7.005)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"id": "../x"},
+        {"model": "a/b"},
+        {"rows_a_day": 0},
+        {"rows_a_day": 10**9 + 1},
+        {"rows_a_day": 1.0},
+        {"until": "2027-1-1"},
+        {"until": "2027-01-01T00"},
+        {"askers": ()},
+        {"askers": ("crm", "")},
+        {"intercept": float("nan")},
+        {"classes": ("no",)},
+        {"classes": ("no", "yes", "maybe")},
+    ],
+    ids=str,
+)
+def test_terms_that_are_none_are_refused(tmp_path, wrong):
+    order = Consortium.made(tmp_path).with_fallback("shop").with_fallback("lab").order
+    replace(order, rows_a_day=10**9, classes=("no", "yes"))
+    with pytest.raises(co.InvalidInput):
+        replace(order, **wrong)
+    one = order.fallbacks[0]
+    for fallbacks in ((one, one), (replace(one, without=()),), (one, replace(one, intercept=float("inf")))):
+        with pytest.raises(co.InvalidInput):
+            replace(order, fallbacks=fallbacks)
+
+
+def test_a_score_of_even_odds_is_of_the_class_that_is_learnt_and_every_model_has_its_own_link(tmp_path):
+    order = replace(Consortium.made(tmp_path).with_fallback("shop").order, classes=("no", "yes"))
+    assert [order.meaning(score, 1) for score in (-1e-9, 0.0)] == [{"class": "no"}, {"class": "yes"}]
+    links = [tuple(link_of(fitted(METHODS["private gram, secure"])))] * 2
+    links[1] = (links[0][0] + 1.0, *links[0][1:])
+    order = replace(order, link=links[0], fallbacks=tuple(replace(one, link=links[1]) for one in order.fallbacks))
+    for model, link in enumerate(links):
+        likely = float(Link(*link)(np.array([0.3]))[0])
+        assert order.meaning(0.3, model)["probability"] == pytest.approx(likely)
+    assert order.meaning(0.3, 0)["probability"] != pytest.approx(order.meaning(0.3, 1)["probability"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -544,3 +545,18 @@ def test_a_guarded_node_without_a_declared_message_sends_nothing_unasked():
     node = nodes(pair(honest))[PARTY]
     with pytest.raises(co.LeakError, match="answers Reply to nothing"):
         node._check_reply(HUB, Reply)
+
+
+def test_a_recorded_step_keeps_place_and_round_of_what_came_and_who_came_first(tmp_path):
+    log = FileLog(tmp_path / "node.db")
+    came = {"b": Letter("b", "n", 3, 9, b"one"), "a": Letter("a", "n", 4, 7, b"two")}
+    sent = [Letter("n", "b", 5, 9, b"three")]
+    record = Transcript(log, "run")
+    record.record(0, {}, [], SimpleNamespace(flush=lambda: None))
+    record.record(1, came, sent, SimpleNamespace(flush=lambda: None))
+    first, second = record.steps("n")
+    assert (first.tick, first.order, first.received, first.sent) == (0, (), {}, {})
+    assert (second.tick, second.order, second.sent) == (1, ("b", "a"), {"b": b"three"})
+    found = {name: (x.sender, x.receiver, x.sequence, x.round, x.body) for name, x in second.received.items()}
+    assert found == {"b": ("b", "n", 3, 9, b"one"), "a": ("a", "n", 4, 7, b"two")}
+    log.close()

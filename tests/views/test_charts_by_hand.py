@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from colonnade.views.chart import Axis, Curve, lines, stacked_bars
+from colonnade.views.chart import Axis, Curve, _nice, lines, stacked_bars
 
 NUMBER = r"(-?[\d.]+)"
 
@@ -67,3 +67,23 @@ def test_ticks_are_one_two_or_five_times_a_power_of_ten_apart_and_at_most_six(hi
     assert shares == pytest.approx([k * step / high for k in range(1 + int(high / step + 1e-9))])
     whole = [text for _, text in Axis("x", whole=True).ticks((0.0, high))]
     assert whole == [f"{k * max(step, 1.0):g}" for k in range(1 + int(high / max(step, 1.0) + 1e-9))]
+
+
+def test_a_step_is_the_next_of_one_two_and_five_and_itself_where_it_is_one():
+    steps = {
+        1.0: 1,
+        1.01: 2,
+        2.0: 2,
+        2.01: 5,
+        4.9: 5,
+        5.0: 5,
+        5.01: 10,
+        9.9: 10,
+        10.0: 10,
+        0.3: 0.5,
+        0.06: 0.1,
+        250: 500,
+    }
+    for step, nice in steps.items():
+        assert _nice(step) == pytest.approx(nice, rel=1e-12)
+    assert _nice(2.0 * (1 + 1e-12)) == 2.0  # a rounding is no step
