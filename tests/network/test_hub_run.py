@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError
+from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError
 from colonnade.network import hub_run
 from colonnade.network.hub_run import HubRun, LostParties, RemoteParty, RunLog, introductions, read_count, read_notes
 from colonnade.network.questions import RUNS, Parcel, Question, letters_out
@@ -199,3 +199,84 @@ def test_rounds_are_the_coordinators_or_those_of_the_parties_where_there_is_none
     run_log.carried([Letter(COORDINATOR, "a", 0, 3, b""), Letter("b", "a", 0, 7, b"")])
     run_log.carried([Letter(COORDINATOR, "a", 1, 2, b""), Letter("b", "a", 1, 1, b"")])
     assert run_log.round == round_
+
+
+# ------------------------------------------------------------------------------------------------ what is asked of all
+
+
+def run_of(**hub: Any) -> Any:
+    """A run of a and b, b lost; what it asks of each host is listed."""
+    one, asked = HubRun.__new__(HubRun), []
+    one.hub = SimpleNamespace(keys={"pinned": b"key"}, patience=60.0, **hub)  # type: ignore[assignment]
+    one.run, one.call, one.code, one.reserving, one.patience = "run", "call", "", False, None  # type: ignore[assignment]
+    one.parties = {"a": None, "b": None}  # type: ignore[dict-item]
+    one.sparing = SimpleNamespace(lost=["b"], tell_over=lambda how: asked.append(("lost", how)))  # type: ignore
+    one.run_log = RunLog("run", alone=False)
+    one.introduce = lambda names: asked.append(("introduced", list(names)))  # type: ignore[method-assign]
+
+    def promise(name, what, *arguments):
+        asked.append((name, what, *arguments))
+        return Answered(lambda: name)
+
+    one.promise = promise  # type: ignore[method-assign]
+    return one, asked
+
+
+def test_the_coordinator_reserves_with_the_keys_that_the_file_pins_and_not_with_those_that_were_said():
+    one, asked = run_of()
+    terms = SimpleNamespace(fingerprint="code", method="method")
+    to = {name: (terms, "plans", {"said": b"key"}) for name in (COORDINATOR, "a", "b")}
+    assert one.ask(HostedNode.reserve, to) == {COORDINATOR: COORDINATOR}
+    reserve = (COORDINATOR, HostedNode.reserve, terms, "plans", {"pinned": b"key"})
+    assert (one.code, asked) == ("code", [("introduced", ["a"]), reserve])
+
+
+@pytest.mark.parametrize(("how", "patience"), [("finished", None), ("aborted", hub_run.FAREWELL)])
+def test_of_a_run_that_failed_nobody_waits_long_for_an_answer(how, patience):
+    one, asked = run_of()
+    one.ask(HostedNode.close, dict.fromkeys((COORDINATOR, "a", "b"), (how,)))
+    assert asked == [("lost", how), *((name, HostedNode.close, how) for name in (COORDINATOR, "a"))]
+    assert (one.patience, one.run_log.ended) == (patience, True)
+
+
+@pytest.mark.parametrize("reserving", [False, True])
+def test_of_a_run_that_was_never_begun_parties_keep_nothing(reserving):
+    one, asked = run_of()
+    one.reserving = reserving
+    one.ask(HostedNode.remember, {name: ("end", {}) for name in (COORDINATOR, "a")})
+    assert [name for name, *_ in asked] == ([COORDINATOR, "a"] if reserving else [COORDINATOR])
+
+
+@pytest.mark.parametrize(("sealing", "pinned"), [(False, False), (False, True), (True, True), (True, False)])
+def test_the_coordinators_node_signs_with_the_pinned_key_where_parties_seal_to_it(sealing, pinned, monkeypatch):
+    one, _ = run_of(identity=lambda: b"identity")
+    one.hub.keys = {COORDINATOR: b"key"} if pinned else {}
+    one.call = SimpleNamespace(to_json=lambda: "call")
+    monkeypatch.setattr(hub_run, "HostedNode", lambda *_, identity, told: (identity, told.startswith("run/")))
+    setup, logs = SimpleNamespace(sealing=sealing), SimpleNamespace(log=lambda _: None)
+    if sealing and not pinned:
+        with pytest.raises(InvalidInput, match="does not pin its key"):
+            one.host(setup, logs)
+    else:
+        assert one.host(setup, logs) == (b"identity" if sealing else None, True)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_who_began_anew_since_it_said_yes_reserves_nothing(there):
+    asked = []
+
+    def ask(name, what, *_):
+        asked.append((name, what))
+        return Answered(lambda: Parcel({}, ()))
+
+    one, _ = run_of(ask=ask, listens=lambda name, process: (name, process) != ("b", "2") or there)
+    one.process, one.said, one.call = {"a": "1", "b": "2"}, {}, SimpleNamespace(method=None)
+    considered = [(name, Question.CONSIDER) for name in "ab"]
+    if there:
+        one.reserve(["a", "b"], {})
+        later = [(name, what) for what in (Question.RESERVE, Question.MEET) for name in "ab"]
+        assert (asked, one.reserving) == ([*considered, *later], True)
+    else:
+        with pytest.raises(Lost, match="b"):
+            one.reserve(["a", "b"], {})
+        assert (asked, one.reserving) == (considered, False)
