@@ -140,7 +140,11 @@ def test_an_engine_whose_stations_are_elsewhere_compares_what_all_have_heard(hea
 
 def test_other_bytes_at_a_place_that_was_heard_are_an_old_copy(tmp_path):  # noqa: F811
     log, edge = FileLog(tmp_path / "node.db"), ("a", "b")
-    Receipts(log, "run", kept=True).note([Letter(*edge, 0, 1, b"abc"), Letter(*edge, 1, 1, b"def")])
+    first = Receipts(log, "run", kept=True)
+    for _ in range(2):
+        first.note([Letter(*edge, 0, 1, b"abc"), Letter(*edge, 1, 1, b"def")])
+    with pytest.raises(co.LedgerDamaged, match=FORGOT):
+        first.note([Letter(*edge, 0, 1, b"xyz")])
     again = Receipts(log, "run", kept=True)
     assert again.counts() == {edge: 2}
     again.note([Letter(*edge, 0, 1, b"abc")])

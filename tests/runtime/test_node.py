@@ -560,3 +560,29 @@ def test_a_recorded_step_keeps_place_and_round_of_what_came_and_who_came_first(t
     found = {name: (x.sender, x.receiver, x.sequence, x.round, x.body) for name, x in second.received.items()}
     assert found == {"b": ("b", "n", 3, 9, b"one"), "a": ("a", "n", 4, 7, b"two")}
     log.close()
+
+
+@pytest.mark.parametrize("bare", [3, 3.0, None, "3", True], ids=repr)
+def test_of_a_party_nothing_but_what_was_released_stands_in_a_note(bare):
+    """Notes are no messages: an engine tells them to whoever watches, so they pass the same gate."""
+    told: list[tuple[str, dict]] = []
+
+    def noting(also):
+        def party(gate):
+            yield from receive(HUB, Question)
+            value = gate.exact(1)
+            yield Post(note={"gap": value, **also})
+            yield from last({HUB: Reply(value)})
+
+        return party
+
+    for also in ({}, {"bare": bare}):
+        made = nodes(pair(noting(also)))
+        for node in made.values():
+            node._listener = lambda *note: told.append(note)
+        if also:
+            with pytest.raises(co.LeakError, match="bare value into a note"):
+                co.InProcess().run(made)
+        else:
+            assert co.InProcess().run(made).results[HUB] == 1
+    assert told == [(PARTY, {"round": 1, "party": PARTY, "gap": 1})]
