@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
 import struct
 import threading
@@ -105,9 +106,16 @@ def test_chunks_of_one_message_alone_are_put_together_each_at_its_place():
         made(EnvelopeKind.REQUEST, b"\1" * CHUNK, offset=CHUNK, code=1, wire=2 * CHUNK + 1, raw=2 * CHUNK + 2),
     )
     assert [fed(first, other) for other in others] == [Reason.MALFORMED] * 3
-    start = made(EnvelopeKind.REQUEST, bytes(CHUNK), code=1, wire=CHUNK + 1, raw=2 * CHUNK)
-    end = made(EnvelopeKind.REQUEST, b"x", offset=CHUNK, code=1, wire=CHUNK + 1, raw=2 * CHUNK + 1)
-    assert fed(start, end) is Reason.MALFORMED
+    message = random.Random(0).randbytes(CHUNK) + bytes(9000)
+    packed = zlib.compress(message, 1)  # one chunk and a little
+
+    def chunks(first_raw: int) -> tuple[bytes, bytes]:
+        told = {"code": 1, "wire": len(packed), "raw": len(message)}
+        first = made(EnvelopeKind.REQUEST, packed[:CHUNK], **{**told, "raw": first_raw})
+        return first, made(EnvelopeKind.REQUEST, packed[CHUNK:], offset=CHUNK, **told)
+
+    assert fed(*chunks(len(message))) == message
+    assert fed(*chunks(len(message) + 1)) is Reason.MALFORMED
 
 
 def test_what_unpacks_has_the_length_that_was_announced_and_its_end_and_nothing_behind_it():

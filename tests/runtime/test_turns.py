@@ -12,8 +12,9 @@ import pytest
 import colonnade as co
 from colonnade.errors import LeakError, PeerFailed
 from colonnade.network.questions import letters_out, pack, unpack
-from colonnade.runtime.hosted_node import HostedNode, Joined, Turn
+from colonnade.runtime.hosted_node import FINAL, HostedNode, Joined, Turn, _Loop
 from colonnade.runtime.node import LOST
+from colonnade.runtime.program import FailureCode
 from colonnade.runtime.turns import (
     Answered,
     Computed,
@@ -356,3 +357,19 @@ def test_a_turn_reads_what_it_can_has_receipts_for_all_and_tells_its_notes_once(
     station.finished = True
     assert HostedNode.turn(host, sent).finished
     assert len(station.came) == 8  # a node that has finished takes nothing more
+
+
+def test_in_one_process_too_the_reason_is_told_before_whoever_heard_of_it_and_the_first_of_several():
+    said = []
+    node = SimpleNamespace(farewell=lambda code: said.append(code) or [])
+    loop = _Loop({}, None, None)
+    for error, told in (("a", PeerFailed), ("b", co.InvalidInput), ("c", PeerFailed), ("d", LeakError)):
+        loop.fail(node, told(error))
+    assert str(loop.failure) == "b"
+    assert said[1::2] == [FailureCode.STOPPED] * 2
+
+
+def test_a_refusal_is_told_as_one_and_a_fault_as_one():
+    codes = {"PolicyRefused": "REFUSED", "BudgetExhausted": "REFUSED", "WireError": "PROTOCOL"}
+    codes |= {"ProtocolError": "PROTOCOL", "LeakError": "STOPPED", "InvalidInput": "STOPPED"}
+    assert {kind.__name__: code.name for kind, code in FINAL.items()} == codes
