@@ -305,3 +305,26 @@ def test_contexts_of_lines_speak_tls_1_3_and_want_a_certificate(monkeypatch):
     files = SimpleNamespace(certificate="c", key="k", authority="a")
     found: Any = tls.tls_context(files, SimpleNamespace(authority=b""), ssl.PROTOCOL_TLS_CLIENT)  # type: ignore[arg-type]
     assert (found.minimum_version, found.verify_mode) == (ssl.TLSVersion.TLSv1_3, ssl.CERT_REQUIRED)
+
+
+def test_every_counter_is_shown_under_its_own_name():
+    metrics = Metrics()
+    for raw, packed in ((10, 4), (5, 5)):
+        metrics.sent(raw, packed)
+    metrics.received(7, 3)
+    for is_direct in (True, False, False, False):
+        metrics.letter(direct=is_direct)
+    metrics.refuse("busy")
+    lines_of = [one.split() for one in metrics.text().splitlines() if not one.startswith("#")]
+    assert {name.removeprefix("colonnade_stream_"): int(count) for name, count in lines_of} == {
+        "messages_sent_total": 2,
+        "messages_received_total": 1,
+        "bytes_sent_raw_total": 15,
+        "bytes_sent_wire_total": 9,
+        "bytes_received_raw_total": 7,
+        "bytes_received_wire_total": 3,
+        "reconnects_total": 0,
+        "letters_direct_total": 1,
+        "letters_relayed_total": 3,
+        'refused_total{reason="busy"}': 1,
+    }
