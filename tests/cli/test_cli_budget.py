@@ -19,7 +19,9 @@ from colonnade.cli import app
 from colonnade.data.text_file import safe_cell
 from colonnade.privacy import ledger as ledgers
 from colonnade.privacy.accountant import Budget, epsilon, rho_for
-from colonnade.runs.budgets import Account, forecast, spending
+from colonnade.privacy.events import shown
+from colonnade.privacy.ledger import Replaced
+from colonnade.runs.budgets import Account, accounts, export_table, forecast, open_ledger, spending
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
@@ -38,10 +40,11 @@ def refused(*words: object) -> str:
     return " ".join(result.stderr.split())
 
 
-def fit(store: Path, **more: object) -> co.Fit:
+def fit(store: Path, policy: co.Policy | None = None, **more: object) -> co.Fit:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (50, 4))
-    federation = co.Federation.split(X, np.sign(X[:, 0]), parties={"clinic": slice(None)}, label="clinic")
+    policies = {} if policy is None else {"policies": {"clinic": policy}}
+    federation = co.Federation.split(X, np.sign(X[:, 0]), {"clinic": slice(None)}, label="clinic", **policies)
     problem = co.Problem(co.Logistic(), co.L1Ball(2.0))
     return co.fit(federation, problem, co.CentralFrankWolfe(rounds=3), PRIVACY, store=store, **more)
 
@@ -179,6 +182,69 @@ def test_what_is_left_is_the_epsilon_of_a_run_that_fits() -> None:
     total = account.budget.rho + rho_for(account.left, 1e-6)
     assert total == pytest.approx(account.budget.limit, rel=1e-9)
     assert Account("clinic", Budget(1.5, 1e-6, 1, 1.0, 1.0), 1, 0, 0).left == 0.0
+
+
+def test_every_cell_of_an_account_is_worked_out_from_its_figures() -> None:
+    """Prices add up in rho: of a limit of rho(4) a fourth is spent or reserved, and an eighth has left."""
+    limit, delta = rho_for(4.0, 1e-5), 1e-5
+    budget = Budget(4.0, delta, 3, limit / 4, 2 * limit)
+    account = Account("clinic", budget, 1234, 7, 2, "one row and one patient", epsilon(limit / 8, delta))
+    reserved = epsilon(limit / 4, delta) - epsilon(limit / 8, delta)
+    assert account.cells() == {
+        "party": "clinic",
+        "limit": "ε 4 (δ 1e-05)",
+        "spent": f"ε {shown(epsilon(limit / 8, delta))}",
+        "left of the limit": f"75%: ε {epsilon(0.75 * limit, delta):.4g}",
+        "reserved": f"ε {shown(reserved)}",
+        "unit": "one row and one patient",
+        "period": "3",
+        "in all periods": f"ε {shown(epsilon(2 * limit, delta))}",
+        "releases": "1,234, 7 exact",
+        "open runs": "2",
+    }
+    free = Account("clinic", Budget(None, None, 1, math.inf, math.inf), 5, 0, 0, released=math.inf).cells()
+    assert (free["limit"], free["left of the limit"], free["reserved"]) == ("none on record", "no limit", "nothing")
+    assert (free["spent"], free["in all periods"], free["releases"]) == ("unbounded", "unbounded", "5")
+
+
+@pytest.mark.chance(0, "limits and prices, which the plan fixes whatever is picked")
+def test_the_limit_of_the_newest_run_is_in_force_at_its_delta(tmp_path: Path) -> None:
+    """The owner has set none. What has left is told at the delta of that limit, as what is spent is."""
+    for limit, delta in ((2.0, 1e-6), (3.0, 1e-7)):
+        fit(tmp_path, policy=co.Policy(epsilon=limit, delta=delta))
+    (account,) = accounts(tmp_path)
+    assert (account.budget.epsilon, account.budget.delta) == (3.0, 1e-7)
+    prices = recorded(tmp_path)
+    assert len(prices) == 6
+    assert account.released == pytest.approx(epsilon(math.fsum(prices), 1e-7), rel=1e-9)
+    assert account.spent == pytest.approx(account.released, rel=1e-9)
+    assert spending(tmp_path, "clinic")[-1][1] == pytest.approx(account.released, rel=1e-9)
+
+
+@pytest.mark.chance(0, "prices, dates and states of runs, not what was picked")
+def test_the_table_of_runs_tells_an_open_one_from_one_that_ended(store: Path) -> None:
+    def stop(_: object) -> object:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fit(store, engine=co.Faults(co.InProcess(), stop))
+    done, going = json.loads(export_table(store, "clinic", "json", "runs"))
+    assert (done["ended"], going["ended"], going["closed"]) == ("finished", "open", "")
+    assert going["counted_own_rho"] == going["reserved_own_rho"]  # until it ends
+    assert (done["reserved_other_rho"], going["reserved_other_rho"]) == (0.0, 0.0)  # nobody else has rows
+    assert going["reserved_own_rho"] == pytest.approx(rho_for(1.0, 1e-6), rel=1e-6)
+    assert accounts(store)[0].cells()["reserved"] == f"ε {shown(accounts(store)[0].reserved)}"
+
+
+@pytest.mark.chance(0, "what the owner wrote, in its order")
+def test_the_owners_table_is_in_the_order_in_which_it_was_written(store: Path) -> None:
+    call("budget", "set", store, "clinic", "--epsilon", 9)
+    with open_ledger(store, "clinic") as ledger:
+        ledger.accept_replaced(Replaced("lab", "2026-01-01T00:00:00+00:00", "1" * 16), (0, b""), 1.0)
+    call("budget", "set", store, "clinic", "--epsilon", 8)
+    lines = json.loads(export_table(store, "clinic", "json", "owner"))
+    assert [(line["kind"], line["epsilon"]) for line in lines] == [("budget", 9.0), ("replaced", ""), ("budget", 8.0)]
+    assert [line["row"] for line in lines] == sorted(line["row"] for line in lines)
 
 
 # ---------------------------------------------------------------- every figure, from the rows on record

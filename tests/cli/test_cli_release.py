@@ -55,6 +55,34 @@ def test_regress_prints_the_summary_or_its_figures(file):
     assert told("regress", str(file), "--on", "x0", "--quiet").startswith("a:x0 ")
 
 
+@pytest.mark.chance(0, "figures of one release against the same from Python")
+def test_what_is_printed_is_what_python_says(file):
+    release = co.Release.load(file)
+    words = ("-t", "x1", "-x", "x0", "-x", "b:x2", "--level", "0.8", "--robust", "2", "--protect", "x0", "--json")
+    found = release.regress("x1", ["x0", "b:x2"], level=0.8, robust=2.0, protect=["x0"])
+    printed = json.loads(told("regress", str(file), *words))
+    table = found.table.filter(found.table["state"] != "left out")
+    finite = {name: table[name].replace([np.inf, -np.inf], [None, None]).to_list() for name in ("low", "high")}
+    for name, key in (("estimate", "estimate"), ("p_adjusted", "p"), ("sampling_share", "sampling_share")):
+        assert [row[key] for row in printed["coefficients"]] == table[name].to_list()
+    for name, values in finite.items():
+        assert [row[name] for row in printed["coefficients"]] == values
+    facts = found.facts()
+    assert (printed["title"], printed["xi"], printed["about"]) == (facts.title, found.xi, list(facts.about))
+    assert (printed["whole"], printed["warnings"]) == (list(facts.closing), list(facts.warnings))
+    pairs = json.loads(told("correlate", str(file), "-c", "x0", "-c", "x3", "-c", "label", "--level", "0.5", "--json"))
+    assert pairs == release.correlation(["x0", "x3", "label"], level=0.5).to_dicts()
+    assert "50 % interval" in told("correlate", str(file), "--level", "0.5")
+    held = json.loads(told("show", str(file), "--json"))
+    every = [*release.columns, release.label]
+    assert held["columns"] == [
+        {"column": f"{one.party}:{one.name}", "declared": one.source, "kind": one.kind, "unit": one.unit}
+        for one in every
+    ]
+    assert (held["run"], held["rule"], held["refusal"]) == (release.run, "raw", None)
+    assert held["shortened"] == release.shortened
+
+
 @pytest.mark.chance(0, "names and numbers of pairs, whatever their figures")
 def test_correlate_prints_pairs(file):
     assert len(json.loads(told("correlate", str(file), "--json"))) == 10

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import resource
 import secrets
 import subprocess
 import sys
@@ -82,6 +84,42 @@ BROKEN = [
     ((examination, "SLOW_SYNC", -1.0), "disk sync", NOTE, "keep the store on a local one"),
     ((examination, "NEEDED", ("no-such-package",)), "no-such-package", TROUBLE, "Install colonnade again"),
 ]
+
+
+def took(*seconds: float):
+    """A clock on which so long passes between every second look and the one before."""
+    return iter([at for passed in seconds for at in (100.0, 100.0 + passed)]).__next__
+
+
+# What a machine has on either side of a bound; the check that goes by it, its state, and words of what was found.
+BOUNDS = [
+    ((examination.resource, "getrlimit", lambda _: (128, 128)), "open files", OK, "at most 128"),
+    (
+        (examination.resource, "getrlimit", lambda _: (127, 4096)),
+        "open files",
+        TROUBLE,
+        "at most 127; a service needs 128",
+    ),
+    ((examination.resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2), "open files", OK, "unlimited"),
+    ((examination.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**30)), "disk space", OK, "1.0 GiB free"),
+    ((examination.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**30 - 1)), "disk space", NOTE, "1.0 GiB free"),
+    ((examination.time, "perf_counter", took(0.05, 0.01, 1.0, 0.02, 0.03)), "disk sync", OK, "30.0 ms, median of 5"),
+    ((examination.time, "perf_counter", took(0.0625, 0.01, 1.0, 2.0, 0.02)), "disk sync", NOTE, "62.5 ms"),
+    ((time, "time", lambda: 1_767_225_599.0), "clock", TROUBLE, "UTC"),
+    ((time, "time", lambda: 1_767_225_600.0), "clock", OK, "UTC"),
+    # Never twice alike, and of 256 bits 7 at most are ones.
+    ((secrets, "token_bytes", lambda size: next(NUMBERS).to_bytes(size)), "entropy", TROUBLE, "lopsided"),
+]
+NUMBERS = itertools.count(1)
+
+
+@pytest.mark.chance(0, "a check of what is given, whatever the others draw")
+@pytest.mark.parametrize(("given", "name", "state", "words"), BOUNDS, ids=[f"{b[1]}: {b[3]} {b[2]}" for b in BOUNDS])
+def test_what_is_just_enough_is_enough(monkeypatch, tmp_path: Path, given, name: str, state: str, words: str) -> None:
+    monkeypatch.setattr(*given)
+    check = found(examine(tmp_path), name)
+    monkeypatch.undo()
+    assert (check.state, words in check.found) == (state, True)
 
 
 @pytest.mark.chance(0, "what was broken fails its own check whatever is drawn; no other has to pass")

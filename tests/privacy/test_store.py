@@ -12,7 +12,7 @@ import pytest
 
 import colonnade as co
 from colonnade.privacy.store import LARGE, FileLog, MemoryLog, chain, write_synced
-from colonnade.runtime.run_store import RunStore, file_name
+from colonnade.runtime.run_store import RunStore, file_name, node_name
 from contract import METHODS, federation
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
@@ -345,6 +345,7 @@ def test_a_file_that_may_not_grow_is_a_store_error_and_the_run_goes_on_later(tmp
 def test_no_two_parties_share_a_file(names):
     files = {file_name(name) for name in names}
     assert len(files) == len(names)
+    assert [node_name(file_name(name)) for name in names] == list(names)
     assert all("/" not in name and name not in (".", "..") for name in files)
 
 

@@ -8,6 +8,7 @@ import math
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,111 @@ def plain() -> dict[str, dict[str, Any]]:
 
 def test_what_was_saved_is_read(plain, tmp_path):
     for kind, raw in plain.items():
-        assert tried(write(tmp_path / "fit.json", json.dumps(raw))) == "read", kind
+        path = write(tmp_path / "fit.json", json.dumps(raw))
+        assert tried(path) == "read", kind
+        assert json.loads(json.dumps(to_plain(co.load(path)))) == raw
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))  # as some programs copy a text
+        assert tried(path) == "read", kind
+
+
+def first(raw: dict[str, Any]) -> str:
+    return next(iter(raw["coefficients"]))
+
+
+def vector(size: int = 0, **given: Any) -> Callable[[dict[str, Any]], None]:
+    """Another vector of coefficients of the first party; `size` more than it has."""
+
+    def change(raw: dict[str, Any]) -> None:
+        own = raw["coefficients"][first(raw)]
+        if given.get("places") == "end":
+            given["places"] = [own["size"]]
+        own |= {"size": own["size"] + size, "places": [0], "values": [1.0], **given}
+
+    return change
+
+
+def shape(raw: dict[str, Any]) -> None:
+    own = raw["coefficients"][first(raw)]
+    own["shape"] = [own["size"] + 1]
+
+
+def rows_of_path(change: Callable[[list[list[float]]], None]) -> Callable[[dict[str, Any]], None]:
+    return lambda raw: change(raw["path"][1][next(iter(raw["path"][1]))])
+
+
+def spread_of_one(raw: dict[str, Any]) -> None:
+    raw["spread"] = {first(raw): {**raw["coefficients"][first(raw)], "places": [0], "values": [1.0]}}
+
+
+def end_of_stumps(raw: dict[str, Any]) -> None:
+    party, part = next((party, part) for party, part in raw["model"].items() if part["columns"])
+    part["columns"][0] = len(raw["features"][party])
+
+
+OWN, PRIVATE, BOOSTED, KERNEL = KINDS
+LEFT = ["a", "exact", "what", 1]
+ONE_OFF = {
+    "a place behind the last": (OWN, "coefficients' is not", vector(places="end")),
+    "a value too many": (OWN, "coefficients' is not", vector(values=[1.0, 2.0])),
+    "a value too few": (OWN, "coefficients' is not", vector(values=[])),
+    "a shape of one entry more": (OWN, "coefficients' is not", shape),
+    "a vector of one entry more": (OWN, "coefficients' and 'features' of", vector(size=1)),
+    "a line of seven": (OWN, "communication' is not", lambda raw: raw["communication"][0].append(1)),
+    "a line of five": (OWN, "communication' is not", lambda raw: raw["communication"][0].pop()),
+    "numbers of one line less": (OWN, "'numbers' and", lambda raw: raw["numbers"].pop()),
+    "numbers of one line more": (OWN, "'numbers' and", lambda raw: raw["numbers"].append(1)),
+    "a round that is no count": (OWN, "notes' is not", lambda raw: raw["notes"].append({"round": 1.5})),
+    "a time below 0": (OWN, "seconds' is not", lambda raw: raw.update(seconds=-1e-9)),
+    "a party here and elsewhere": (OWN, "different parties", lambda raw: raw["elsewhere"].append(first(raw))),
+    "a schema of a stranger": (OWN, "different parties", lambda raw: raw["schemas"].update(stranger=None)),
+    "features of a stranger": (OWN, "different parties", lambda raw: raw["features"].update(stranger=[])),
+    "errors of one party": (OWN, "'spread' and 'coefficients' name", spread_of_one),
+    "what left, of no known kind": (OWN, "facts' is not", lambda raw: raw["facts"].update(left=[["a", "?", "b", 1]])),
+    "what left, without how often": (OWN, "facts' is not", lambda raw: raw["facts"].update(left=[LEFT[:3]])),
+    "three classes": (OWN, "facts' is not", lambda raw: raw["facts"].update(classes=["a", "b", "c"])),
+    "a link of one number": (PRIVATE, "link' is not", lambda raw: raw.update(link=[1.0])),
+    "a link of eight numbers": (PRIVATE, "link' is not", lambda raw: raw.update(link=[1.0] * 8)),
+    "a path without its last weight": (PRIVATE, "path' is not", rows_of_path(lambda rows: rows.pop())),
+    "a path with a longer row": (PRIVATE, "path' is not", rows_of_path(lambda rows: rows[0].append(0.0))),
+    "a path of longer rows": (PRIVATE, "'path' and 'coeff", rows_of_path(lambda rows: [r.append(0.0) for r in rows])),
+    "a stump behind the last column": (BOOSTED, "'model' names columns", end_of_stumps),
+    "a row of a kernel too long": (KERNEL, "model' is not", lambda raw: raw["model"].update(size=1)),
+    "a label too few": (KERNEL, "model' is not", lambda raw: raw["model"]["labels"].pop()),
+}
+
+
+@pytest.mark.parametrize("case", ONE_OFF)
+def test_what_is_one_off_is_refused(case, plain, tmp_path):
+    kind, words, change = ONE_OFF[case]
+    raw = json.loads(json.dumps(plain[kind]))
+    change(raw)
+    with pytest.raises(co.InvalidInput, match="is not a whole saved fit: '") as caught:
+        co.load(write(tmp_path / "fit.json", json.dumps(raw)))
+    assert words in str(caught.value)
+
+
+def test_what_versions_2_and_3_left_out_is_as_it_was_then(plain, tmp_path):
+    """Version 2 called the errors so, and had no release; 3 knew no offsets."""
+    raw = json.loads(json.dumps(plain[PRIVATE]))
+    errors = {party: {**x, "places": [0], "values": [0.5]} for party, x in raw["coefficients"].items()}
+    older = {**{name: value for name, value in raw.items() if name != "beside"}, "spread": errors}
+    third = co.load(write(tmp_path / "3.json", json.dumps(older), 3))
+    assert (third.beside, third.released is None) == ({}, False)
+    older = {name: value for name, value in older.items() if name not in ("spread", "release")}
+    second = co.load(write(tmp_path / "2.json", json.dumps({**older, "errors": errors}), 2))
+    assert second.released is None
+    assert [x[0] for x in second.spread.values()] == [x[0] for x in third.spread.values()] == [0.5] * len(errors)
+    earliest = co.load(write(tmp_path / "1.json", json.dumps({**older, "errors": errors}), 1))
+    assert earliest.spread is None  # they were given then where they do not cover
+    for version in (2, 3):  # what only version 1 may leave out
+        with pytest.raises(co.InvalidInput, match="is not a whole saved fit"):
+            co.load(write(tmp_path / "lost.json", json.dumps(older), version))
+
+
+@pytest.mark.parametrize("version", [0, -1, True, 1.0, "1", None])
+def test_a_version_that_nobody_wrote_is_damage(version, plain, tmp_path):
+    with pytest.raises(co.InvalidInput, match="is not a saved fit, or it is damaged"):
+        co.load(write(tmp_path / "fit.json", json.dumps(plain[OWN]), version))
 
 
 @pytest.mark.parametrize("kind", KINDS)

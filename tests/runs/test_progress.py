@@ -24,6 +24,21 @@ def test_a_bar_appears_where_it_is_wanted_and_work_takes_longer_than_a_moment(
     assert ("rounds of a test" in err) == shown
 
 
+def test_a_bar_shows_rounds_and_gap_and_leaves_no_line(monkeypatch, capsys):
+    seen, update, stop = [], Progress.update, Progress.stop
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setattr(Progress, "update", lambda *a, **given: (seen.append(given), update(*a, **given)))
+    monkeypatch.setattr(Progress, "stop", lambda self: (seen.append(self.live.transient), stop(self)))
+    with progress.progress_bar(True, "rounds", 3) as show:
+        show({"round": 1, "gap": 0.0125})
+        show({"round": 2})
+        show({"party": "a"})
+    rounds = [{"completed": 1.0, "figures": "gap 1.25e-02"}, {"completed": 2.0, "figures": ""}]
+    assert seen == [*rounds, {"completed": 0.0, "figures": ""}, True]
+    assert capsys.readouterr().out == ""
+
+
 def test_a_bar_ends_with_the_work_that_failed(monkeypatch, capsys):
     stop, stopped = Progress.stop, []
     monkeypatch.setattr(progress, "PATIENCE", 0.0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
+import re
 
 import numpy as np
 import polars as pl
@@ -12,7 +14,7 @@ import statsmodels.api as sm
 from statsmodels.stats.outliers_influence import variance_inflation_factor
 
 import colonnade as co
-from colonnade.methods.gram.rule import Sums
+from colonnade.methods.gram.rule import Solving, Sums
 from colonnade.runs.release_file import from_plain, to_plain
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
@@ -529,6 +531,59 @@ def test_noise_below_zero_and_figures_that_are_nan_are_refused(field, bad, says,
         from_plain(json.loads(json.dumps(to_plain(made))))
 
 
+ONE_OFF = [
+    ({"norms": {"clinic": 1.0, "lab": -1.0}}, "a length in 'norms' is negative"),
+    ({"buckets": -1}, "a count is no whole number"),
+    ({"unit_rows": 1.0}, "a count is no whole number"),
+    ({"reach": 0.0}, "'step' or 'reach' is not above 0"),
+    ({"step": -1.0}, "'step' or 'reach' is not above 0"),
+    ({"run": 3}, "a word or flag is of another kind"),
+    ({"proven": 1}, "a word or flag is of another kind"),
+    ({"penalised": 0}, "'penalised' or 'cut' is no flag"),
+    ({"cut": 0}, "'penalised' or 'cut' is no flag"),
+    ({"rule": "bent"}, "'rule' is not known"),
+    ({"statement.delta": 1.0}, "'statement' or 'norms' is not of its kind"),
+    ({"statement.delta": 0.0, "statement.epsilon": 1.0}, "'statement' or 'norms' is not of its kind"),
+    ({"statement.epsilon": -1.0}, "'statement' or 'norms' is not of its kind"),
+    ({"solving.doubt": -1e-9}, "'doubt' of 'solving' has another length than 'columns', or is negative"),
+    ({"solving.ridge": -1.0}, "'ridge' of 'solving' is no number from 0 on"),
+    ({"solving.select": 1}, "'choose' or 'select' is no flag"),
+    ({"matrix": 1.0 + 1e-6}, "'rows' and the matrix disagree"),
+    ({"centre": "longer"}, "'centre' or 'scale' has another length than 'columns'"),
+    ({"columns.block": 1.5}, "a column is not of its kind"),
+    ({"columns.unit": 0.0}, "has no finite unit and middle"),
+    ({"columns.middle": float("inf")}, "has no finite unit and middle"),
+]
+
+
+@pytest.mark.parametrize(("changes", "says"), ONE_OFF, ids=[", ".join(changes) for changes, _ in ONE_OFF])
+def test_a_field_of_a_release_that_is_one_off_is_named(changes, says, fit):
+    """Bounds of each field: what lies on the wrong side, next to it or far away."""
+    size = len(fit.release.columns)
+    solving = Solving(0.0, np.full(size, np.inf), None, False, False)
+    release = dataclasses.replace(fit.release, solving=solving)
+    plain = json.loads(json.dumps(to_plain(release)))
+    assert from_plain(plain).solving.ridge == 0.0
+    for name, bad in changes.items():
+        table, _, field = name.partition(".")
+        if name == "matrix":  # of [columns, 1, label], the upper half by rows: the count is the third from the end
+            values = np.frombuffer(base64.b64decode(plain["matrix"])).copy()
+            values[-3] *= bad
+            plain["matrix"] = base64.b64encode(values.tobytes()).decode()
+        elif name == "centre":
+            plain["centre"] = base64.b64encode(np.zeros(size + 1).tobytes()).decode()
+        elif field == "doubt":
+            plain["solving"]["doubt"] = base64.b64encode(np.full(size, bad).tobytes()).decode()
+        elif table == "columns":
+            plain["columns"][-1][field] = bad
+        elif field:
+            plain[table][field] = bad
+        else:
+            plain[name] = bad
+    with pytest.raises(co.InvalidInput, match=re.escape(says)):
+        from_plain(plain)
+
+
 @pytest.mark.chance(0, "a release against itself, saved and read")
 @pytest.mark.parametrize("smooth", [None, 2])
 def test_a_release_saved_before_cut_was_told_is_read(smooth, tmp_path):
@@ -539,6 +594,7 @@ def test_a_release_saved_before_cut_was_told_is_read(smooth, tmp_path):
     earlier = from_plain(plain)
     assert np.array_equal(earlier.matrix, release.matrix)
     assert earlier.cut == (smooth is not None)  # curves were cut then, and slopes of cut curves are refused
+    assert not from_plain({**plain, "rule": "weak"}).cut  # of rows as they are alone
     if smooth is None:
         assert earlier.regress().summary() == release.regress().summary()
     else:

@@ -182,6 +182,9 @@ def test_days_never_share_an_edge():
     effect = Effect("bank", day, 0, day.groups()[0], np.array([3.0]))
     names = _numbers(effect, bounds_of(effect, None, 0.05))[0]
     assert len(set(names)) == len(names) <= MOST
+    first = dt.date(2020, 1, 5).toordinal()  # a bin between two days begins with the later one
+    names = _numbers(effect, bounds_of(effect, [first - 0.5, first + 3], 0.05))[0]
+    assert names == ["below 2020-01-05", "2020-01-05 to below 2020-01-08", "2020-01-08 and above"]
 
 
 def test_the_scale_is_the_one_that_was_asked_for(fit):

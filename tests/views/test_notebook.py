@@ -185,6 +185,21 @@ def test_in_a_notebook_the_bar_is_drawn_in_the_cell_and_goes_at_the_end(monkeypa
     Checked(bar(EVIL, 1, None, EVIL))
 
 
+def test_a_cell_is_drawn_anew_after_a_tenth_of_a_second_and_at_the_last_round(monkeypatch) -> None:
+    page, clock = Page(), [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    bar = progress.NotebookBar(page, "rounds", 3)
+    bar.start()
+    for now, done in ((100.05, 0.0), (100.125, 1.0), (100.15, 2.0), (100.16, 3.0), (100.17, 3.0)):
+        clock[0] = now
+        bar.update(done, "")
+    assert [text for text in page.seen if "0/3" in text] == page.seen[:1]
+    assert ["1/3" in text for text in page.seen[1:]] == [True, False, False]
+    assert all("3/3" in text for text in page.seen[2:])
+    bar.stop()
+    assert page.seen[-1] == ""
+
+
 def test_ipython_in_a_terminal_has_the_bar_of_a_terminal(monkeypatch, capsys) -> None:
     ipython = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace())  # no kernel
     monkeypatch.setitem(sys.modules, "IPython", ipython)

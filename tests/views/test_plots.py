@@ -11,7 +11,10 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import colonnade as co
+from colonnade.runs import plots
 from colonnade.runs.evaluation import area
+from colonnade.runtime.wire import Communication
+from colonnade.views.fit_facts import CoefficientPath, Coefficients, Evaluation
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
@@ -82,6 +85,45 @@ def test_the_path_is_that_of_the_fit(private: co.Fit, numbers: co.Fit) -> None:
     assert drawn.layout.xaxis.type == "log"
     with pytest.raises(co.InvalidInput, match="this fit has no path"):
         numbers.plot.path()
+
+
+def test_the_largest_are_drawn_whatever_their_sign_and_named_from_the_top() -> None:
+    """Of an exact fit whose coefficients are put in by hand."""
+    fed = co.Federation.split(np.eye(6, 5), np.arange(6.0), {"a": [0, 1, 2], "b": [3, 4]})
+    made = co.fit(fed, co.Problem(co.LeastSquares(), penalty=co.Ridge(1.0)), co.SharingADMM(rounds=2, tolerance=0.0))
+    given = {"a": np.array([0.5, -3.0, 1.0]), "b": np.array([2.0, 0.0])}
+    names = {party: list(made.features[party]) for party in given}
+    fit = replace(made, coefficients=Coefficients(given, [], names))
+    drawn = fit.plot.coefficients(most=3)
+    order = [f"a: {names['a'][1]}", f"b: {names['b'][0]}", f"a: {names['a'][2]}"]
+    assert list(reversed(drawn.layout.yaxis.categoryarray)) == order
+    assert drawn.layout.title.text.startswith("3 of 5 coefficients")
+    along = {"a": np.array([[0.0, 1.0, 0.1], [-5.0, 1.0, 0.1]]), "b": np.array([[2.0, 0.0], [2.0, 0.0]])}
+    path = replace(fit, path=CoefficientPath(np.array([0.1, 1.0]), along)).plot.path(most=2)
+    assert [line.name for line in path.data] == [f"a: {names['a'][0]}", f"b: {names['b'][0]}"]
+    assert [list(line.x) for line in path.data] == [[0.1, 1.0]] * 2
+    assert path.layout.xaxis.title.text == "weight of the penalty"
+    ball = replace(fit, problem=co.Problem(co.LeastSquares(), co.L1Ball(1.0)), path=CoefficientPath(np.ones(2), along))
+    assert ball.plot.path().layout.xaxis.title.text == "radius"
+    ticks = [replace(fit, communication=Communication(((*("a", "b", "x"), n, 1, 8),))) for n in (9, 10)]
+    assert [one.plot.bytes().layout.xaxis.dtick for one in ticks] == [1, None]
+
+
+@pytest.mark.chance(0, "figures that are given, whatever the fit")
+def test_calibration_and_roc_have_what_was_predicted_across_and_what_was_found_upward(private, monkeypatch) -> None:
+    found = Evaluation(
+        *("public", 30, "AUC", {"AUC": (0.875, None, "")}),
+        groups=((0.2, 0.1, 10), (0.4, 0.7, 20)),
+        roc=((0.0, 0.0), (0.25, 1.0), (1.0, 1.0)),
+        without={},
+    )
+    monkeypatch.setattr(plots, "evaluate_fit", lambda *_: found)
+    line, groups = private.plot.calibration(None, None).data
+    assert (list(groups.x), list(groups.y), list(groups.text)) == ([0.2, 0.4], [0.1, 0.7], ["10 rows", "20 rows"])
+    assert list(line.x) == list(line.y) == [0.1, 0.7]
+    drawn = private.plot.roc(None, None)
+    assert (list(drawn.data[1].x), list(drawn.data[1].y)) == ([0.0, 0.25, 1.0], [0.0, 1.0, 1.0])
+    assert "30 rows (public)" in drawn.layout.title.text
 
 
 @pytest.mark.chance(0, "bytes of one run added up twice")
