@@ -25,6 +25,7 @@ from colonnade.cli.init import DataKind, init, template
 from colonnade.cli.runs import list_runs
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.privacy.accountant import rho_for
+from colonnade.runs import config as files
 from colonnade.runs.call import call_fingerprint, checked_call, ordered_call
 from colonnade.runs.config import load_config
 from colonnade.runs.preview import preview
@@ -423,6 +424,9 @@ MESSAGES = [
     ([('store = "runs"', "store = 3")], "store must be a text that names a place"),
     ([('output = "fit.json"', 'output = "no/where.json"')], "does not exist; create it, or name another"),
     ([('source = "clinic.csv"', 'source = "clinic.csv"\nepsilon = 2.0')], "a budget needs both epsilon and delta"),
+    ([('output = "fit.json"', 'output = "clinic.schema.toml"')], "which is the schema of party 'clinic'. Name another"),
+    ([('output = "fit.json"', 'output = "./x/../laboratory.csv"')], "which is the table of party 'laboratory'"),
+    ([('output = "fit.json"', 'output = "f"\nreport = "./f"')], "which is the output, too. Name another place"),
 ]
 
 
@@ -482,6 +486,61 @@ def test_a_table_shared_out_names_the_column_it_lacks(folder: Path) -> None:
     assert "names 'clinic', which is not a party; there are hospital" in call(path)[2]
     path = config(folder, DataKind.HOLDER, ('columns = ["age", "ward", "crp"]', 'source = "stays.csv"'))
     assert "shares the table of [data]" in call(path)[2]
+
+
+def test_one_table_for_all_is_not_written_over(folder: Path) -> None:
+    path = config(folder, DataKind.HOLDER, ('output = "fit.json"', 'output = "stays.csv"'))
+    assert "which is the table of [data]" in call(path)[2]
+
+
+@pytest.mark.parametrize(
+    ("told", "epsilon", "delta", "found"),
+    [
+        (None, None, None, None),
+        (None, 2.0, None, (2.0, 1e-6)),
+        (None, 2.0, 1e-8, (2.0, 1e-8)),
+        ((1.0, 1e-5), None, None, (1.0, 1e-5)),
+        ((1.0, 1e-5), 2.0, None, (2.0, 1e-5)),
+        ((1.0, 1e-5), None, 1e-8, (1.0, 1e-8)),
+        ((1.0, 1e-5), 2.0, 1e-8, (2.0, 1e-8)),
+    ],
+)
+def test_a_budget_of_the_command_line_goes_before_the_files(told, epsilon, delta, found) -> None:
+    terms = files._with_budget(None if told is None else co.Privacy(*told), epsilon, delta)
+    assert (terms and (terms.epsilon, terms.delta)) == found
+
+
+def test_a_partys_columns_are_those_it_names_and_what_the_run_needs_of_it(tmp_path: Path) -> None:
+    """Its key, and at the label holder the label, what stands beside it, and whom a row is about; no text is a number."""
+    names = ["zip", "age", "pid", "cost", "years", "weight", "who"]
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text(",".join(names) + "\n" + "\n".join(["007,1,01,2,3,4,08"] * 2))
+    data = {"on": "pid", "label": ("a", "cost"), "offset": ["a", "years"], "weight": ["b", "weight"]}
+    assert [files._beside_names(data, name) for name in "abc"] == [["years"], ["weight"], []]
+    parties = {name: {"source": f"{name}.csv", "columns": ["age"]} for name in "ab"}
+    frames, on = files._own_tables(tmp_path, {**data, "unit": ["who", 2]}, parties, {})
+    assert on == "pid"
+    assert frames["a"].columns == ["age", "cost", "pid", "who", "years"]
+    assert frames["b"].columns == ["age", "cost", "pid", "weight", "who"]  # it may have columns of these names, too
+    assert frames["a"]["who"].to_list() == ["08"] * 2
+    assert frames["a"]["pid"].to_list() == ["01"] * 2
+    shared, on = files._share_table(
+        tmp_path,
+        {"source": "a.csv", **data, "unit": ["who", 2]},
+        {name: {"columns": ["age", "zip"][place : place + 1]} for place, name in enumerate("ab")},
+        {},
+    )
+    assert [shared[name].columns for name in "ab"] == [["pid", "age", "cost", "years", "who"], ["pid", "zip"]]
+    none = {name: value for name, value in data.items() if name != "on"}
+    shared, on = files._share_table(tmp_path, {"source": "a.csv", **none}, {"a": {"columns": ["age"]}}, {})
+    assert shared["a"].columns == [on, "age", "cost", "years"]
+    assert shared["a"][on].to_list() == [0, 1]
+
+
+def test_of_many_names_eight_are_shown() -> None:
+    names = [f"c{k}" for k in range(10)]
+    assert files._some(names[:8]) == ", ".join(names[:8])
+    assert files._some(names[:9]) == ", ".join(names[:8]) + " and 1 more"
 
 
 def test_the_page_about_the_file_shows_what_init_writes() -> None:

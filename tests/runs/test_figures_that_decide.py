@@ -61,6 +61,7 @@ def test_columns_are_left_out_until_the_rest_is_determined(fit):
             assert found.xi <= 0.1 + 1e-3
             assert not set(found.kept) & set(found.left_out)
             assert len(found.kept) + len(found.left_out) == 6
+            assert found.facts().about[1].startswith(f"Determined: {6 - len(found.left_out)} of 6 columns (ξ ")
             left.add(len(found.left_out))
     assert left >= {0, 6}
     assert len(left) > 2
@@ -139,6 +140,19 @@ def test_the_most_rows_that_were_shortened_is_bounded_by_squares_and_their_noise
 
 
 # ------------------------------------------------------------------------------------------------ before a run
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.0099, False), (0.0101, True)])
+def test_shortened_rows_are_warned_of_from_one_in_a_hundred_on(fit, share, told):
+    """Of an exact release: squares over rows and the square of the length are the share."""
+    release = fit.release
+    mine = [k for k, one in enumerate(release.columns) if one.party == "a"]
+    norm = math.sqrt(np.diag(release.matrix)[mine].sum() / (release.rows * share))
+    short = replace(release, proven=False, norms={"a": norm})
+    assert short.shortened == pytest.approx(share)
+    words = " ".join(short.regress().summary().split())
+    assert ("coefficients of shortened rows" in words) is told
+    assert f"unknown, at most {share:.1%} of a party's" in words
 
 
 @pytest.mark.parametrize(("fewest", "most"), [((20, 30), 30), ((40, 5), 40), ((None, 7), 7)])
