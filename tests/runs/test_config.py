@@ -516,6 +516,7 @@ def test_a_partys_columns_are_those_it_names_and_what_the_run_needs_of_it(tmp_pa
     for name in "ab":
         (tmp_path / f"{name}.csv").write_text(",".join(names) + "\n" + "\n".join(["007,1,01,2,3,4,08"] * 2))
     data = {"on": "pid", "label": ("a", "cost"), "offset": ["a", "years"], "weight": ["b", "weight"]}
+    assert files._texts_of({**data, "unit": ["who", 2]}) == {"pid", "who"}
     assert [files._beside_names(data, name) for name in "abc"] == [["years"], ["weight"], []]
     parties = {name: {"source": f"{name}.csv", "columns": ["age"]} for name in "ab"}
     frames, on = files._own_tables(tmp_path, {**data, "unit": ["who", 2]}, parties, {})

@@ -142,6 +142,24 @@ def test_the_most_rows_that_were_shortened_is_bounded_by_squares_and_their_noise
 # ------------------------------------------------------------------------------------------------ before a run
 
 
+@pytest.mark.parametrize(("steps", "refused"), [(10.0 + 1e-6, False), (10.0 - 1e-6, True)])
+def test_noise_of_columns_hides_steps_from_ten_squared_ones_on(fit, steps, refused):
+    """The label has other units: however much noise it has, it hides no step of a column."""
+    release = noisy(fit.release, 40.0)
+    release.noise[-1, :] = release.noise[:, -1] = 1e6
+    found = replace(release, step=math.sqrt(40.0 / steps)).refusal
+    assert (found is not None and found.startswith("the noise is 10 squared steps")) is refused
+
+
+def test_a_curve_of_classes_is_half_as_high_in_probabilities_as_of_labels(classes):
+    """Labels -1 and 1 are 2 apart."""
+    data, encoded = (classes.inference(units=units).curve("x0", [-4.0, 0.0, 1.0, 4.0]) for units in ("data", "encoded"))
+    slope = classes.inference().coefficients["a:x0"]
+    assert data["effect"].to_list() == pytest.approx([-4 * slope, 0.0, slope, 4 * slope], abs=1e-12)
+    for name in ("effect", "low", "high"):
+        assert (2.0 * data[name]).to_list() == pytest.approx(encoded[name].to_list(), abs=1e-12)
+
+
 @pytest.mark.parametrize(("share", "told"), [(0.0099, False), (0.0101, True)])
 def test_shortened_rows_are_warned_of_from_one_in_a_hundred_on(fit, share, told):
     """Of an exact release: squares over rows and the square of the length are the share."""

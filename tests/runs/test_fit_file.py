@@ -100,6 +100,13 @@ def end_of_stumps(raw: dict[str, Any]) -> None:
     part["columns"][0] = len(raw["features"][party])
 
 
+def large_rows(raw: dict[str, Any]) -> None:
+    """Two rows, of which the file's length would bear one."""
+    size = 200 * len(json.dumps(raw))
+    rows = [{"size": size, "places": [], "values": []}] * 2
+    raw["model"] |= {"size": size, "points": rows, "labels": [1.0, -1.0], "weights": [0.5, 0.5]}
+
+
 OWN, PRIVATE, BOOSTED, KERNEL = KINDS
 LEFT = ["a", "exact", "what", 1]
 ONE_OFF = {
@@ -128,6 +135,7 @@ ONE_OFF = {
     "a path of longer rows": (PRIVATE, "'path' and 'coeff", rows_of_path(lambda rows: [r.append(0.0) for r in rows])),
     "a stump behind the last column": (BOOSTED, "'model' names columns", end_of_stumps),
     "a row of a kernel too long": (KERNEL, "model' is not", lambda raw: raw["model"].update(size=1)),
+    "rows that are too large together": (KERNEL, "model' is not", large_rows),
     "a label too few": (KERNEL, "model' is not", lambda raw: raw["model"]["labels"].pop()),
 }
 

@@ -15,6 +15,7 @@ from statsmodels.stats.outliers_influence import variance_inflation_factor
 
 import colonnade as co
 from colonnade.methods.gram.rule import Solving, Sums
+from colonnade.runs.release import _some
 from colonnade.runs.release_file import from_plain, to_plain
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
@@ -252,9 +253,16 @@ def test_unequal_variances_are_warned_of_where_sampling_counts(tmp_path):
 
 
 @pytest.mark.chance(0, "a sentence that goes by the problem alone")
-def test_a_penalty_is_said_not_to_count(tmp_path):
-    fit = run(tmp_path, problem=co.Problem(co.LeastSquares(), penalty=co.Lasso(0.1), intercept=True))
-    assert "without it" in told(fit.inference())
+@pytest.mark.parametrize("term", [{"penalty": co.Lasso(0.1)}, {"constraint": co.L1Ball(1.0)}, {}], ids=str)
+def test_a_penalty_is_said_not_to_count(term, tmp_path):
+    fit = run(tmp_path, problem=co.Problem(co.LeastSquares(), intercept=True, **term))
+    assert fit.release.penalised == bool(term)
+    assert ("without it" in told(fit.inference())) == bool(term)
+
+
+@pytest.mark.parametrize(("count", "rest"), [(8, ""), (9, " and 1 more"), (1009, " and 1,001 more")])
+def test_of_many_columns_eight_are_named(count, rest):
+    assert _some([f"c{k}" for k in range(count)]) == ", ".join(f"'c{k}'" for k in range(8)) + rest
 
 
 @pytest.mark.chance(1e-10, "raw is chosen with a margin of 28 sds, and the bound of the share has 300")
