@@ -59,7 +59,7 @@ def plain() -> dict[str, dict[str, Any]]:
 
 def test_what_was_saved_is_read(plain, tmp_path):
     for kind, raw in plain.items():
-        path = write(tmp_path / "fit.json", json.dumps(raw))
+        path = write(tmp_path / "fit.json", json.dumps(raw, indent=1))
         assert tried(path) == "read", kind
         assert json.loads(json.dumps(to_plain(co.load(path)))) == raw
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))  # as some programs copy a text
