@@ -50,6 +50,7 @@ for line in sys.stdin:
     print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+HANGS, BEHIND = "a test that hangs", "what is left behind its tests"  # such as a file that stays open
 FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 
 
@@ -145,10 +146,10 @@ class Copy:
             _ended(child)  # whatever a failed test has left running
             told = out.read_text(encoding="utf-8", errors="replace")
         if code == -signal.SIGKILL:
-            return Verdict("a test that hangs")
-        failed = FAILED.findall(told)
-        if code not in (0, 1, 2) or bool(code) != bool(failed):  # usage, nothing collected, no run at all
+            return Verdict(HANGS)
+        if code not in (0, 1, 2):  # usage, nothing collected, no run at all
             raise SystemExit(f"pytest ended with {code} on {tests}:\n{told[-2000:]}")
+        failed = FAILED.findall(told) or [BEHIND] * bool(code)
         return Verdict(failed[0] if failed else "", told[-1500:])
 
     def close(self) -> None:
@@ -188,7 +189,8 @@ def judged(wanted: list[Mutant], processes: int) -> Iterator[tuple[Mutant, Verdi
             copy = free.get()
             try:
                 found = copy.verdict(mutant)
-                if "::" in found.seen_by and (without := copy.tested((found.seen_by,))).seen_by:
+                same = mutant.tests if found.seen_by == BEHIND else (found.seen_by,)
+                if found.seen_by not in ("", HANGS) and (without := copy.tested(same)).seen_by:
                     return Verdict("", f"{without.seen_by} fails without the mistake too:\n{without.told}")
                 return found
             finally:
