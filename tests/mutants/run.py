@@ -44,7 +44,7 @@ for line in sys.stdin:
         os.environ.update(asked["environment"])
         os.dup2(os.open(asked["out"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
         os.dup2(1, 2)
-        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *asked["tests"]])
+        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--basetemp", asked["base"], *asked["tests"]])
         sys.stdout.flush()
         os._exit(code)
     print(child, flush=True)
@@ -133,7 +133,8 @@ class Copy:
         with tempfile.TemporaryDirectory() as scratch:
             out = Path(scratch) / "out"
             environment = {"NUMBA_CACHE_DIR": scratch} if fresh else {}
-            asked = {"tests": tests, "out": str(out), "environment": environment}
+            # A folder of its own: pytest clears folders of earlier runs, and stumbles where another does so at once.
+            asked = {"tests": tests, "out": str(out), "environment": environment, "base": str(Path(scratch) / "base")}
             assert self._nursery.stdin is not None
             assert self._nursery.stdout is not None
             self._nursery.stdin.write(json.dumps(asked) + "\n")

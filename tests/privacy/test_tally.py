@@ -310,6 +310,16 @@ def test_rows_of_another_process_are_counted(tmp_path):
     other.log.close()
 
 
+def test_what_left_in_a_run_that_is_open_counts_as_released_and_its_whole_plan_as_spent(tmp_path):
+    book = opened(tmp_path / "a.db")
+    spend(book, "closed", used=1)
+    spend(book, "open", used=2, how="")
+    assert book.tally().released() == pytest.approx(
+        (2 + 2) * RHO, rel=1e-12
+    )  # of the closed one: its own, and the other's
+    assert book.tally().spent() == pytest.approx((2 + 4) * RHO, rel=1e-12)
+
+
 def test_a_transaction_that_is_undone_leaves_neither_snapshot_nor_sum(tmp_path, often):
     filled(tmp_path / "a.db", runs=2)
     book = opened(tmp_path / "a.db")

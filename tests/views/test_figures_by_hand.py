@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from colonnade.views import parts, verdict
+from colonnade.views import model, parts, verdict
 from colonnade.views.fit_facts import CoefficientPath, Coefficients
 from colonnade.views.scorecard import CardColumn, CardFacts, CardLine, about, by_information
 
@@ -84,6 +85,18 @@ def test_the_size_of_a_model_counts_coefficients_below_0_like_others():
     assert path.table().rows() == [(2.0, 1, 2.0), (1.0, 3, 3.5)]
     largest = Coefficients({"a": np.array([1.0, 0.0, -3.0]), "b": np.array([2.0])}).largest()
     assert [row[2] for row in largest.rows] == ["-3", "2", "1"]
+
+
+def test_the_report_names_coefficients_of_the_largest_size_first_whatever_their_sign():
+    x = {"a": np.array([1.0, 0.0, -3.0]), "b": np.array([2.0])}
+    fit = SimpleNamespace(coefficients=x, spread=None, features={"a": tuple("pqr"), "b": ("s",)})
+    counts, entries = model._entries(fit)  # type: ignore[arg-type]
+    assert [(one.party, one.feature, one.value) for one in entries] == [
+        ("a", "r", -3.0),
+        ("b", "s", 2.0),
+        ("a", "p", 1.0),
+    ]
+    assert [line[:3] for line in counts] == [("a", "3", "2"), ("b", "1", "1")]
 
 
 AGE = (CardLine("below 30", 5, 0.2), CardLine("30 and above", 40, 0.2), CardLine("missing", 90, 0.0))
