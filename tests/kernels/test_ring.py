@@ -18,7 +18,7 @@ from colonnade.kernels import ring as kernel
 from colonnade.kernels import ring_products
 from colonnade.kernels.bits import PackedRows, pack, pack_rows, packed_size, rows_size, unpack, unpack_rows
 from colonnade.kernels.ring import ROWS, Ring, product, uniform
-from colonnade.kernels.ring_products import FLOAT_BITS, FLOAT_ROWS, cross, gram, ring_masks
+from colonnade.kernels.ring_products import FLOAT_BITS, FLOAT_ROWS, THIN, cross, gram, ring_masks
 
 WIDTHS = [8, 31, 32, 33, 40, 48, 63, 64]
 KEY = bytes(range(32))
@@ -416,6 +416,16 @@ def test_a_bound_of_one_operand_changes_no_bit_of_a_cross_product(kind, bound):
     b = in_rings(rng, 1100, bits_b)
     same(exact_cross(a, b, bits_a, bits_b), cross(a, b, bits_a, bits_b))
     same(exact_cross(a, b, bits_a, bits_b), cross(a, b, bits_a, bits_b, bound_a=bound))
+
+
+@pytest.mark.parametrize("bound", [1, 3, 2047, (1 << 20) - 1, (1 << 22) - 1])
+def test_sums_of_entries_at_their_bound_are_not_rounded(bound):
+    """All entries at the end, but one that makes the sum odd: past 2^53 a float has no odd numbers."""
+    for wide in range(FLOAT_BITS - 6, 33):
+        bits = np.full(THIN + 1, wide)  # so many columns that floats are worth their while
+        a, b = np.full((512, bits.size), bound), np.full((512, bits.size), 2 ** (wide - 1) - 1)
+        a[0], b[0] = 1, 1
+        same(exact_cross(a, b, bits, bits), cross(a, b.astype(np.uint64), bits, bits, bound_a=bound))
 
 
 def test_the_largest_residues_of_the_widest_float_rings_sum_exactly():
