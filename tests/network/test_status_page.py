@@ -8,9 +8,12 @@ import ssl
 import threading
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -167,6 +170,30 @@ def test_three_hundred_slow_clients_keep_nobody_from_the_page_and_all_but_the_la
         still_there = slow[-1]  # of the last few, who is told nothing until its time is over
         still_there.sendall(b"23456789")
         assert answer_on(still_there).endswith(b"123456789")
+
+
+def test_as_many_arrive_at_once_as_are_said_and_the_next_takes_the_place_of_the_slowest() -> None:
+    server: Any = object.__new__(status_page._Server)  # no port: its book of connections alone
+    server.arriving, server.bound = {}, threading.Lock()
+    server.page = SimpleNamespace(refused=Counter())
+    with mock.patch.multiple(status_page, CONNECTIONS=5, A_SOURCE=3), contextlib.ExitStack() as last:
+
+        def come(host: str) -> socket.socket:
+            here, there = socket.socketpair()
+            last.enter_context(here)
+            last.enter_context(there)
+            assert server.verify_request(here, (host, 1))
+            return here
+
+        first, second, third = (come("a") for _ in range(3))
+        assert list(server.arriving) == [first, second, third]
+        fourth = come("a")
+        assert list(server.arriving) == [second, third, fourth]
+        fifth, sixth = come("b"), come("c")
+        assert list(server.arriving) == [second, third, fourth, fifth, sixth]
+        seventh = come("d")  # one too many in all: where most come from, one has to go
+        assert list(server.arriving) == [third, fourth, fifth, sixth, seventh]
+        assert server.page.refused == {"connections": 2}
 
 
 def test_a_crowd_of_many_addresses_makes_room_where_it_is_largest() -> None:
