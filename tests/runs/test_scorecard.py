@@ -106,6 +106,13 @@ def test_what_a_line_states_to_be_off_is_reached_and_not_exceeded(fit):
         assert line.off <= spread + 0.5 + 1e-6  # half-way, and half a point of rounding
 
 
+def test_what_the_base_is_off_by_is_a_distance_up_or_down(fit):
+    """Half a point more moves the base from one side of a whole number to the other."""
+    off = [fit.scorecard(points=600.0 + k / 8.0).base_off for k in range(8)]
+    assert all(0.0 < one < 0.501 for one in off)
+    assert [one + other for one, other in zip(off[:4], off[4:], strict=True)] == pytest.approx([0.5] * 4, abs=1e-3)
+
+
 def test_the_stated_rounding_is_what_some_row_is_off_by(private):
     """Every level with every age at which a line ends, begins or bends: errors of columns add up with their signs."""
     card = private.scorecard()
