@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from colonnade.kernels.arrays import Floats
+from colonnade.privacy.conditions import Code, Condition
 from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
 from colonnade.problem import Topology
 from papers.published.calibrations import check
@@ -68,7 +69,14 @@ class PerRound:
             guarantee=Guarantee.CLAIMED,
             derivation="by its paper, for one round",
             sees="what one agent sends in one round",
-            assumes=f"no row's loss is steeper than {self.slope_bound:g}, and an agent's loss is a mean over its rows",
+            conditions=(
+                Condition(
+                    Code.PAPER,
+                    (
+                        f"no row's loss is steeper than {self.slope_bound:g}, and an agent's loss is a mean over its rows",
+                    ),
+                ),
+            ),
         )
 
 

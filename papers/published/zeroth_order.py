@@ -22,6 +22,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
+from colonnade.privacy.conditions import Code, Condition
 from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
 from colonnade.problem import Topology
 from papers.published.graph_rounds import adjacency
@@ -171,6 +172,12 @@ def conditional(
     return one_round, _conditional(whole, delta, f"{rounds} estimates of one agent", "Gratton, theorem 4.2")
 
 
+RESTS_ON = (
+    "the errors of a zeroth-order descent are normal, independent in all entries, of mean 0 and of the stated "
+    "deviation whatever the data, every row's loss is steep by at most the stated bound, and epsilon is at most 1"
+)
+
+
 def _conditional(epsilon: float, delta: float, sees: str, source: str) -> PrivacyStatement:
     return PrivacyStatement(
         epsilon=epsilon,
@@ -182,8 +189,5 @@ def _conditional(epsilon: float, delta: float, sees: str, source: str) -> Privac
         guarantee=Guarantee.CONDITIONAL,
         derivation=f"{source}; no budget takes it, and docs/zeroth-order.md shows an attack that refutes it",
         sees=sees,
-        assumes=(
-            "the errors of a zeroth-order descent are normal, independent in all entries, of mean 0 and of the stated "
-            "deviation whatever the data, every row's loss is steep by at most the stated bound, and epsilon is at most 1"
-        ),
+        conditions=(Condition(Code.PAPER, (RESTS_ON,)),),
     )

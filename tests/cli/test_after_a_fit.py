@@ -16,6 +16,7 @@ from test_study import INIT, LABEL, call, done
 
 import colonnade as co
 from colonnade.cli.terminal import UNCUT
+from colonnade.privacy.conditions import Code, Condition
 from colonnade.views.brief import privacy_in_short
 from study_files import three_parties
 
@@ -61,8 +62,9 @@ def test_a_fit_says_its_verdict_in_a_few_lines_and_where_the_whole_stands(studie
 
 @pytest.mark.chance(0, "words of the statement, which the plan fixes")
 def test_the_verdict_in_short_names_what_a_reader_must_know(studied: tuple[Path, str]) -> None:
-    said = replace(co.load(studied[0] / "fit.json").privacy, caveat="C", replaced="R", absent="lab was lost")
-    assert privacy_in_short(said)["mind"] == "C; R; lab was lost"
+    notes = (Condition(Code.BOUNDS_READ_OFF, ("bank",)), Condition(Code.PARTIES_LOST, (("lab", "in round 2"),)))
+    said = replace(co.load(studied[0] / "fit.json").privacy, conditions=notes)
+    assert privacy_in_short(said)["mind"] == "; ".join(one.full for one in notes)
     open_to_all = replace(said, guarantee="none", epsilon=float("inf"), derivation="exact values left")
     assert privacy_in_short(open_to_all)["verdict"].startswith("not private: exact values left")
 

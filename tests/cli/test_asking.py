@@ -30,6 +30,7 @@ from colonnade.network.questions import Question
 from colonnade.privacy.accountant import Budget
 from colonnade.privacy.events import SCORES, Charge, Policy
 from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.statement import large_delta
 from colonnade.runs import budgets as budget
 from colonnade.runtime.run_store import RunStore
 from contract import EVERY_METHOD, federation
@@ -49,7 +50,7 @@ def request(epsilon: float | None = 1.0) -> Request:
     method = SECURE.method if epsilon is not None else co.SharingADMM()
     job = Job(SECURE.problem, federation(SECURE).roster(), privacy)
     plans = method.price(job)
-    return Request("run", "party0", terms_of(job, method), Call(method, SECURE.problem, privacy), plans, 30, job.units)
+    return Request("run", "party0", terms_of(job, method), Call(method, SECURE.problem, privacy), plans, 30)
 
 
 # ------------------------------------------------------------------------------------------------ what is shown
@@ -92,12 +93,14 @@ def test_an_operator_is_shown_who_sees_what_would_leave(capsys, monkeypatch):
 def test_a_delta_is_compared_with_the_units_of_the_job_and_not_with_its_rows(capsys):
     """A delta of .1 is too large for 30 rows and for 12 columns, and small enough for 8 columns."""
     asked = request()
-    asked = replace(
-        asked, call=replace(asked.call, privacy=replace(asked.call.privacy, delta=0.1, allow_large_delta=True))
-    )
-    assert "delta=0.1 is not below 1/rows = 0.033" in shown(asked, NO_LIMIT, capsys)
-    assert "is not below" not in shown(replace(asked, units=(8, "columns")), NO_LIMIT, capsys)
-    assert "delta=0.1 is not below 1/columns = 0.083" in shown(replace(asked, units=(12, "columns")), NO_LIMIT, capsys)
+    privacy = replace(asked.call.privacy, delta=0.1, allow_large_delta=True)
+    said = {
+        count: shown(replace(asked, conditions=large_delta(privacy, count, what)), NO_LIMIT, capsys)
+        for count, what in ((30, "rows"), (8, "columns"), (12, "columns"))
+    }
+    assert "delta=0.1 is not below 1/rows = 0.033" in said[30]
+    assert "is not below" not in said[8]
+    assert "delta=0.1 is not below 1/columns = 0.083" in said[12]
 
 
 def test_exact_values_are_called_so(capsys):

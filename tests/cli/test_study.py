@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade.cli import app
+from colonnade.privacy.conditions import Code, Condition
 from colonnade.runs.config import load_config
 from study_files import three_parties
 
@@ -280,7 +281,7 @@ def test_figures_that_are_declared_public_are_repeated_by_the_statement_and_the_
     told = json.loads(done("fit", "study.toml", "--epsilon", "1", "--bounds-are-public", "--json"))
     said = "bounds were read from the data and declared public (registry, bank, callcentre)"
     assert said in told["privacy"]
-    assert said in co.load("fit.json").privacy.caveat
+    assert Condition(Code.BOUNDS_READ_OFF, ("registry", "bank", "callcentre")) in co.load("fit.json").privacy.conditions
     assert "read off the data and declared public" in Path("report.html").read_text()
     assert {schema.source for schema in co.load("fit.json").schemas.values()} == {"public"}
 

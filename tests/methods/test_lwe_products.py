@@ -16,10 +16,10 @@ from colonnade.methods.gram.lwe_products import Across
 from colonnade.methods.gram.rule import prepare
 from colonnade.methods.gram.secure_design import Design
 from colonnade.methods.method import Job
+from colonnade.privacy.conditions import CHEATING, LATTICES, PROTOCOL
 from colonnade.privacy.events import unprotected
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.statement import HONEST, LATTICES
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Packed, release
 from colonnade.runs.call import blocks_with_labels
@@ -153,8 +153,7 @@ def test_the_statement_is_conditional_and_names_both_assumptions(tmp_path):
     fit = run(tmp_path)
     said = fit.privacy
     assert (said.guarantee, said.trust, said.computational) == ("conditional", "parties", True)
-    assert LATTICES.says in said.assumes
-    assert HONEST.says in said.assumes
+    assert {LATTICES, PROTOCOL, CHEATING} <= set(said.conditions)
     assert "no outside cryptographer" in said.sentence
     assert said.epsilon <= 1.0 + 1e-9
 

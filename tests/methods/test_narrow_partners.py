@@ -13,7 +13,7 @@ from colonnade.methods.gram import secure_design
 from colonnade.methods.gram.secure_design import Design, bytes_sent
 from colonnade.methods.gram.secure_release import _digest
 from colonnade.methods.method import Job
-from colonnade.privacy.statement import FOLLOWED, HONEST, LATTICES, MASKS
+from colonnade.privacy.conditions import CHEATING, COORDINATOR_ALONE, LATTICES, MASKS, POOLING, PROTOCOL
 from colonnade.runs.preview import preview
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
@@ -86,8 +86,7 @@ def test_a_run_between_narrow_partners_says_what_it_did_and_rests_on(any_size, t
     assert "Masked" not in {x.inside for x in tap.letters}
     said = fit.privacy
     assert (said.trust, said.guarantee, said.computational) == ("secure", "conditional", True)
-    assert LATTICES.says in said.assumes
-    assert HONEST.says in said.assumes
+    assert {LATTICES, PROTOCOL, CHEATING} <= set(said.conditions)
     assert said.epsilon == pytest.approx(1.0, rel=1e-6)
     (remark,) = (one for one in fit.remarks if "lattice encryption" in one)
     assert "about 10 times the bytes" in remark
@@ -99,8 +98,7 @@ def test_a_run_between_narrow_partners_says_what_it_did_and_rests_on(any_size, t
 @pytest.mark.chance(0, "assumptions and remarks, which go by public figures")
 def test_a_run_that_stays_under_masks_names_what_masks_rest_on(tmp_path):
     fit = co.fit(federation(), PROBLEM, co.PrivateGram(), TERMS, store=tmp_path)
-    assert MASKS.says in fit.privacy.assumes
-    assert FOLLOWED.says in fit.privacy.assumes
+    assert {MASKS, PROTOCOL, COORDINATOR_ALONE, POOLING} <= set(fit.privacy.conditions)
     assert not any("lattice" in one for one in fit.remarks)
 
 

@@ -21,6 +21,7 @@ from colonnade.methods.gram.local import Local
 from colonnade.methods.method import Job
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import LARGEST, ROW, Block, Unit
+from colonnade.privacy.conditions import Kind, of_kind
 from colonnade.privacy.events import row_rho
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
@@ -221,8 +222,9 @@ def test_the_ledgers_hold_what_was_priced_and_the_row_pays_epsilon_once(method, 
     price = row_rho(method.price(Job(RIDGE, fed.roster(), terms)))
     assert price == pytest.approx(rho_for(1.0, 1e-6), rel=1e-12)
     assert fit.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
-    assert fit.privacy.guarantee == ("conditional" if fit.privacy.assumes else "proven")
-    assert bool(fit.privacy.assumes) or trust == "nobody"
+    rests = of_kind(fit.privacy.conditions, Kind.HOLDS_IF)
+    assert fit.privacy.guarantee == ("conditional" if rests else "proven")
+    assert bool(rests) or trust == "nobody"
     assert fit.privacy.trust == trust
     spent = {p: Ledger(FileLog(tmp_path / "nodes" / f"{p}.db"), p, co.Policy()) for p in fed.parties}
     for ledger in spent.values():

@@ -303,7 +303,7 @@ def request(epsilon: float | None) -> Request:
     method = co.PrivateGram() if epsilon is not None else co.SharingADMM()
     call = Call(method, co.Problem(co.Logistic(), penalty=co.Ridge(0.1)), privacy)
     job = Job(call.problem, fed.roster(), privacy)
-    return Request("run", "party0", terms_of(job, method), call, method.price(job), fed.rows, job.units)
+    return Request("run", "party0", terms_of(job, method), call, method.price(job), fed.rows)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from colonnade.privacy.block import ROW
 from colonnade.privacy.events import Charge, Event, Mechanism
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Replaced, Terms
-from colonnade.privacy.statement import describe_replaced
+from colonnade.privacy.statement import replaced_ledgers
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.run_store import RunStore, abort_run, begin_new_ledger
 
@@ -526,11 +526,11 @@ def test_open_runs_are_ended_by_who_takes_the_record_and_stay_counted(made):
 
 def test_two_replacements_of_one_second_are_two():
     one, two = (Replaced("a", "2031-01-01T00:00:00+00:00", mark) for mark in ("0" * 16, "1" * 16))
-    assert describe_replaced([one, one]).startswith("1 ledger was replaced")
-    assert describe_replaced([one, two, one]).startswith(
-        "2 ledgers were replaced after they were lost: that of a on 2031-01-01, 2031-"
-    )
-    assert describe_replaced([]) == ""
+    (said,) = replaced_ledgers([one, one])
+    assert said.full.startswith("1 ledger was replaced")
+    (said,) = replaced_ledgers([one, two, one])
+    assert said.full.startswith("2 ledgers were replaced after they were lost: that of a on 2031-01-01, 2031-")
+    assert replaced_ledgers([]) == ()
 
 
 LIES: list[Callable[[list], object]] = [

@@ -22,7 +22,7 @@ from colonnade.errors import InvalidInput
 from colonnade.network.party_data import PartyData
 from colonnade.privacy.accountant import Budget
 from colonnade.privacy.block import Unit
-from colonnade.privacy.statement import BY_SECRET
+from colonnade.privacy.conditions import KEYED_HASH, PLACE_BY_HASH
 from colonnade.runtime.run_store import RunStore
 from organisations import COORDINATOR_KEY, Organisations
 
@@ -169,9 +169,9 @@ def test_the_operator_is_told_what_makes_two_rows_the_same_row(tmp_path, capsys)
         for service in straw.services.values():
             service.approve = lambda request: asked.append(request) or True
         co.fit(made.federation, PROBLEM, co.PrivateGram(cross="none"), PRIVACY, engine=straw, store=tmp_path / "hub")
-    assert {request.place for request in asked} == {BY_SECRET}
+    assert all({KEYED_HASH, PLACE_BY_HASH} <= set(request.conditions) for request in asked)
     _show(asked[0], Budget(None, None, 1, 0.0, 0.0))
-    assert BY_SECRET in " ".join(capsys.readouterr().err.split())
+    assert PLACE_BY_HASH.full in " ".join(capsys.readouterr().err.split())
 
 
 def test_public_labels_of_rows_whose_order_the_parties_keep_are_refused(tmp_path):  # noqa: F811

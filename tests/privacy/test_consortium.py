@@ -20,8 +20,9 @@ import colonnade as co
 from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
 from colonnade.methods.frank_wolfe.private_spend import INSIDE
 from colonnade.methods.method import Job
-from colonnade.methods.node_setup import place_of
+from colonnade.methods.node_setup import conditions_of
 from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.conditions import PLACE_BY_TABLE
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Scope, row_rho
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
@@ -37,7 +38,6 @@ from colonnade.privacy.mechanisms import (
     own_part,
     shared_scale,
 )
-from colonnade.privacy.statement import BY_PLACE
 from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.privacy.values import Private
 from colonnade.runs.preview import preview
@@ -359,10 +359,10 @@ def test_no_line_of_a_member_calls_noisy_what_leaves_it_exact(way):
 
 @pytest.mark.parametrize(
     ("trust", "settings", "place"),
-    [("consortium", {}, ""), ("secure", {}, BY_PLACE), ("consortium", {"sketch_rows": 30}, BY_PLACE)],
+    [("consortium", {}, False), ("secure", {}, True), ("consortium", {"sketch_rows": 30}, True)],
 )
 def test_labels_that_stay_inside_have_no_place_outside(trust, settings, place):
     """What leaves a consortium are sums by them, the same in every order of rows; buckets go by places wherever they are."""
     federation, problem, method, asked = released_labels(trust)
     job = Job(problem, federation.roster(), asked)
-    assert place_of(job, replace(method, **settings), keyed=False) == place
+    assert (PLACE_BY_TABLE in conditions_of(job, replace(method, **settings), keyed=False)) is place

@@ -26,10 +26,10 @@ from colonnade.data.row_order import in_order
 from colonnade.estimators.federated import same_call
 from colonnade.methods.gram import private_gram, secure_release
 from colonnade.methods.method import Job
+from colonnade.privacy.conditions import KEYED_HASH, PLACE_BY_HASH, PLACE_BY_KEY, PLACE_BY_TABLE
 from colonnade.privacy.events import Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import derive
-from colonnade.privacy.statement import BY_KEY, BY_PLACE, BY_SECRET
 from colonnade.runs.call import blocks_with_labels
 from colonnade.runs.fit import RunDriver
 from colonnade.runtime.run_store import MemoryStore, RunStore
@@ -438,7 +438,7 @@ def test_keys_without_an_order_are_refused_before_anything_is_written(tmp_path):
 def test_the_statement_says_what_makes_two_rows_the_same_row(way, tmp_path):
     method, problem, privacy = WAYS[way]
     fit = co.fit(People.made().federation(), problem, method, privacy, store=tmp_path)
-    assert BY_SECRET in str(fit.privacy)
+    assert {KEYED_HASH, PLACE_BY_HASH} <= set(fit.privacy.conditions)
     fit.save(tmp_path / "fit.json")
     assert co.load(tmp_path / "fit.json").privacy == fit.privacy
 
@@ -450,7 +450,7 @@ def test_rows_of_one_table_are_known_by_their_place(tmp_path):
     fit = co.fit(
         federation, RIDGE, co.PrivateGram(cross="none"), nobody(row_norm=2.0, feature_bound=1.0), store=tmp_path
     )
-    assert BY_PLACE in str(fit.privacy)
+    assert PLACE_BY_TABLE in fit.privacy.conditions
 
 
 @pytest.mark.chance(0, "rows before any noise, and texts")
@@ -468,12 +468,12 @@ def test_public_labels_keep_the_order_of_the_key_and_the_statement_says_so(monke
     federation = people.federation()
     fit = co.fit(federation, BALL, method, nobody(feature_bound=1.0), store=tmp_path)
     assert any(np.array_equal(federation.parties["clinic"].block.matrix, matrix) for matrix in seen)
-    assert BY_KEY in str(fit.privacy)
+    assert PLACE_BY_KEY in fit.privacy.conditions
 
 
 @pytest.mark.chance(0, "texts of the statement: nothing that was drawn is compared")
 def test_a_gram_matrix_without_buckets_has_no_order_and_its_statement_needs_none(tmp_path):
     people, terms = People.made(), co.Privacy(60.0, 1e-6, trust="secure")
     fit = co.fit(people.federation(), RIDGE, co.PrivateGram(), terms, store=tmp_path)
-    assert fit.privacy.place == ""
+    assert not {PLACE_BY_HASH, PLACE_BY_KEY, PLACE_BY_TABLE} & set(fit.privacy.conditions)
     assert "keys" not in str(fit.privacy)

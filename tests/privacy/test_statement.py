@@ -14,16 +14,16 @@ from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, known_methods
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW
+from colonnade.privacy.conditions import LATTICES, Code, Condition, Kind, as_clause
 from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism, Scope, shown
 from colonnade.privacy.statement import (
     OF_TRUST,
-    Assumption,
     Guarantee,
     Trust,
     check_delta,
     derived_statement,
-    describe_replaced,
     remarks_on,
+    replaced_ledgers,
     with_trust,
 )
 from colonnade.runs.call import released_to_all
@@ -32,14 +32,13 @@ from colonnade.runs.preview import preview
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
-HARD = Assumption("nobody can factor 15", computational=True)
-KEPT = Assumption("everybody keeps quiet")
+HARD, KEPT = LATTICES, Condition(Code.PAPER, ("everybody keeps quiet",))
 
 
-def stated(trust: str, *assumed: Assumption, epsilon: float = 1.0, delta: float = 1e-6):
+def stated(trust: str, *added: Condition, epsilon: float = 1.0, delta: float = 1e-6):
     privacy = co.Privacy(epsilon, delta, trust=trust)
     rho = rho_for(epsilon, delta)
-    return derived_statement(privacy, rho, ROW, "the model", "docs/privacy.md", (*OF_TRUST.get(trust, ()), *assumed))
+    return derived_statement(privacy, rho, ROW, "the model", "docs/privacy.md", (*OF_TRUST.get(trust, ()), *added))
 
 
 def test_a_statement_that_rests_on_nothing_more_than_its_derivation_is_proven():
@@ -53,7 +52,7 @@ def test_a_statement_that_rests_on_nothing_more_than_its_derivation_is_proven():
 def test_a_statement_that_rests_on_an_assumption_is_conditional_and_names_it(trust):
     statement = stated(trust)
     assert statement.guarantee == Guarantee.CONDITIONAL
-    assert f"It holds if {statement.assumes}." in statement.sentence
+    assert f"It holds if {as_clause(statement.conditions, Kind.HOLDS_IF)}." in statement.sentence
     assert "\n" not in statement.sentence
 
 
@@ -61,7 +60,7 @@ def test_the_secure_line_is_computational_and_says_what_pooling_costs():
     said = stated("secure").sentence
     assert "(1, 1e-06)-computational differential privacy for one row" in said
     assert (
-        "if the coordinator and a party pool what they have, they read the columns of all partners of that party"
+        "It is broken by a coordinator and a party that pool what they have: they read the columns of all partners"
         in said
     )
 
@@ -74,7 +73,7 @@ def test_the_word_computational_stands_only_where_something_is_hard_to_compute()
 
 def test_several_assumptions_stand_in_one_line_each_after_an_if():
     said = stated("nobody", HARD, KEPT)
-    assert said.assumes == "nobody can factor 15; and if everybody keeps quiet"
+    assert f"It holds if {LATTICES.full}; and if everybody keeps quiet." in said.sentence
     assert said.guarantee == Guarantee.CONDITIONAL
 
 
@@ -190,7 +189,7 @@ def test_a_delta_that_is_not_below_one_in_the_rows_is_refused_and_nothing_is_wri
 def test_an_allowed_large_delta_is_said_in_the_statement(tmp_path):
     asked = co.Privacy(1.0, 1 / 60, allow_large_delta=True, **OPEN)
     fit = co.fit(table(), RIDGE, privacy=asked, store=tmp_path)
-    assert "Mind: delta=0.0166667 is not below 1/rows = 0.017" in fit.privacy.sentence
+    assert "Delta=0.0166667 is not below 1/rows = 0.017" in fit.privacy.sentence
     assert (
         preview(table(), RIDGE, None, asked, store=tmp_path).notes[0].startswith("delta=0.0166667 is not below 1/rows")
     )
@@ -210,7 +209,7 @@ def test_an_estimator_refuses_a_large_delta_and_can_be_told_to_take_it(kind, tmp
     with pytest.raises(co.InvalidInput, match=r"delta=0\.02 is not below 1/rows"):
         kind(epsilon=1.0, delta=0.02, classes=[0, 1], **bounds).fit(X, y)
     fitted = kind(epsilon=1.0, delta=0.02, classes=[0, 1], allow_large_delta=True, **bounds).fit(X, y)
-    assert "Mind: delta=0.02" in fitted.privacy_.sentence
+    assert "Delta=0.02" in fitted.privacy_.sentence
 
 
 def test_a_job_file_may_leave_trust_out_and_allow_a_large_delta(tmp_path):
@@ -267,11 +266,10 @@ def test_every_replaced_ledger_is_counted_once():
         ("b", "2031-01-02T00:00:00+00:00", "n"),
         ("a", "2031-02-03T", "o"),
     )
-    assert describe_replaced([]) == ""
-    assert describe_replaced([first, first]).startswith(
-        "1 ledger was replaced after it was lost: that of a on 2031-01-02."
-    )
-    said = describe_replaced([later, first, again, first])
-    assert said.startswith(
+    assert replaced_ledgers([]) == ()
+    (said,) = replaced_ledgers([first, first])
+    assert said.full.startswith("1 ledger was replaced after it was lost: that of a on 2031-01-02.")
+    (said,) = replaced_ledgers([later, first, again, first])
+    assert said.full.startswith(
         "3 ledgers were replaced after they were lost: that of a on 2031-01-02, 2031-02-03; that of b on 2031-01-02."
     )

@@ -11,6 +11,7 @@ from test_verdict import exact, private  # noqa: F401  fixtures
 from typer.testing import CliRunner
 
 from colonnade.cli import app
+from colonnade.privacy.conditions import Kind
 from colonnade.views.officer import render_officer
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
@@ -62,11 +63,10 @@ def test_words_that_only_a_statistician_knows_are_explained(private, exact):  # 
 
 
 @pytest.mark.chance(0, "words of the statement, which the trust model fixes")
-def test_every_assumption_of_the_statement_is_on_it(private):  # noqa: F811
+def test_every_condition_of_the_statement_is_on_it(private):  # noqa: F811
     words = " ".join(Page(render_officer(private)).words).lower()
-    clauses = private.privacy.assumes.split("; and if ")
-    assert len(clauses) == 2
-    assert [clause for clause in clauses if clause.lower() not in words] == []
+    assert {one.kind for one in private.privacy.conditions} == {Kind.HOLDS_IF, Kind.BROKEN_BY}
+    assert [one.full for one in private.privacy.conditions if one.full.lower() not in words] == []
 
 
 def test_of_an_exact_run_it_says_that_nobody_is_protected(exact):  # noqa: F811

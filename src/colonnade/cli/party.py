@@ -297,8 +297,9 @@ def _show(asked: Request, budget: Budget, console: Console | None = None) -> Non
 def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     """Name, words, and where words are not exact the value itself."""
     from colonnade.methods.masked_scores import MaskedScores
+    from colonnade.privacy.conditions import by_kind
     from colonnade.privacy.events import row_rho
-    from colonnade.privacy.statement import join_assumptions, large_delta, remarks_on
+    from colonnade.privacy.statement import remarks_on
     from colonnade.runs.preview import Preview
     from colonnade.views.parts import count_noun, plain_words, problem_sentence, value_words
 
@@ -318,12 +319,8 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
         rho, unit = row_rho(asked.plans), asked.terms.unit
         priced = Preview(asked.terms.method, asked.rows, (), rho, privacy.delta, None, unit=unit)
         yield "privacy", priced.price, repr(privacy)
-        if asked.assumed:
-            yield "holds if", join_assumptions(asked.assumed), ""
-        if asked.place:
-            yield "order", asked.place, ""
-        notes = (*filter(None, [large_delta(privacy, *asked.units)]), *remarks_on(privacy))
-        yield from (("note", note, "") for note in notes)
+        yield from ((kind, clause, "") for kind, clause in by_kind(asked.conditions).items())
+        yield from (("note", note, "") for note in remarks_on(privacy))
     yield from (("nothing", f"{what}; a run pays for it all the same", "") for what in asked.notices)
     yield from (("levels", what, "") for what in asked.unused)
     yield "protects", f"{asked.terms.unit}; {asked.terms.neighbours}", ""

@@ -37,6 +37,7 @@ from colonnade.kernels.lazy import lazy_picks
 from colonnade.kernels.sparse_fw import LossCode, model_of_picks
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, SENSIBLE
+from colonnade.privacy.conditions import Condition
 from colonnade.privacy.events import plan_rho, shown
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.local import LocalLedger
@@ -220,8 +221,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             rows, models = recipe.fit(gate, X, targets)
         self._rows = rows
         self.history_ = [{"release": c.what, "times": c.count, "rho": c.rho} for c in plan]
-        mind = large_delta(privacy, n)
-        self.privacy_ = self._statement(privacy, plan_rho(plan), why, ledger, len(targets), mind)
+        notes = large_delta(privacy, n)
+        self.privacy_ = self._statement(privacy, plan_rho(plan), why, ledger, len(targets), notes)
         if search is not None:  # who sees one of its models has seen what chose it: all that the ledger has
             total = ledger.total()
             rho = total.rho if total.distance == 0.0 else None  # beside a distance rho does not bound all that is seen
@@ -263,7 +264,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         return Terms(name, settings, Trust.NOBODY, str(ROW), ROW.neighbours, fingerprint="")
 
     def _statement(
-        self, privacy: Privacy, rho: float, why: str, ledger: LocalLedger, targets: int, mind: str
+        self, privacy: Privacy, rho: float, why: str, ledger: LocalLedger, targets: int, notes: tuple[Condition, ...]
     ) -> PrivacyStatement:
         total = ledger.total()
         in_memory = "in memory with this estimator, so clones and copies count apart"
@@ -273,4 +274,4 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         spent = f"{total.runs} fit{'s' if total.runs > 1 else ''}, rho {total.rho:.4g} in all, {all_of_it}"
         derivation = f"docs/privacy.md, {why}{parts}; the ledger, kept {where}, has {spent}"
         sees = "the fitted model: coefficients, intercepts and settings"
-        return derived_statement(privacy, rho, ROW, sees, derivation, caveat=mind)
+        return derived_statement(privacy, rho, ROW, sees, derivation, notes)

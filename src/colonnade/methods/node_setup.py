@@ -34,11 +34,12 @@ from colonnade.kernels.curves import DEEPEST
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod, Job, Method, MethodBase, Own, network
 from colonnade.privacy.block import Block
+from colonnade.privacy.conditions import KEYED_HASH, PLACE_BY_HASH, PLACE_BY_KEY, PLACE_BY_TABLE, Condition
 from colonnade.privacy.events import Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.statement import BY_KEY, BY_PLACE, BY_SECRET, OF_TRUST, Assumption, Privacy, Trust
+from colonnade.privacy.statement import OF_TRUST, Privacy, Trust, large_delta
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.problem.adjusted import check_offset, check_weight
 from colonnade.problem.checks import two_classes
@@ -144,18 +145,21 @@ def quorum_for(job: Job, method: AnyMethod) -> int:
     return job.roster.quorum if method.spares(job) else 0
 
 
-def assumptions(job: Job, method: AnyMethod) -> tuple[Assumption, ...]:
-    """What the statement of a private run rests on, by its trust model."""
-    return OF_TRUST.get(method.rests_on(job), ())
+def conditions_of(job: Job, method: AnyMethod, *, keyed: bool) -> tuple[Condition, ...]:
+    """The conditions of the statement of a private run, before it begins: by its trust model, by what makes two rows
+    the same row where what leaves depends on the place of a row, and by its figures."""
+    if job.privacy is None:
+        return ()
+    return (*OF_TRUST.get(method.rests_on(job), ()), *_place(job, method, keyed), *large_delta(job.privacy, *job.units))
 
 
-def place_of(job: Job, method: AnyMethod, *, keyed: bool) -> str:
-    """What makes two rows the same row, where what leaves depends on the place of a row; empty where it does not."""
-    if job.privacy is None or not method.by_place(job):
-        return ""
+def _place(job: Job, method: AnyMethod, keyed: bool) -> tuple[Condition, ...]:
+    if not method.by_place(job):
+        return ()
     if not keyed:
-        return BY_PLACE
-    return BY_KEY if method.labels_public else BY_SECRET
+        return (PLACE_BY_TABLE,)
+    # Of its two promises the one against outsiders rests on a hash that nobody tells from a random one.
+    return (PLACE_BY_KEY,) if method.labels_public else (KEYED_HASH, PLACE_BY_HASH)
 
 
 def terms_of(job: Job, method: AnyMethod) -> Terms:

@@ -24,15 +24,16 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import Job, Own, curves_in_words
-from colonnade.methods.node_setup import Call, assumptions, place_of, quorum_for, terms_of
+from colonnade.methods.node_setup import Call, conditions_of, quorum_for, terms_of
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData, Scoring, part_path
 from colonnade.network.questions import Parcel, letters_in, letters_out
 from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.conditions import Condition
 from colonnade.privacy.events import Plan, row_rho, unprotected
 from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.ledger import Terms
-from colonnade.privacy.statement import Assumption, check_delta
+from colonnade.privacy.statement import check_delta
 from colonnade.privacy.store import write_synced
 from colonnade.runtime.hosted_node import HostedNode, Turn, code_of
 from colonnade.runtime.program import COORDINATOR, Sealed
@@ -100,11 +101,9 @@ class Request:
     call: Call
     plans: Mapping[str, Plan]
     rows: int
-    units: tuple[int, str]  # how many units there are at most, and of what: what a delta is compared with
     scored: int = 0  # runs before this one that reserved a part of scores of the same rows
     new: bool = False  # whether the table is there to be scored, and nothing is learned from it
-    assumed: tuple[Assumption, ...] = ()  # what the statement of the run would rest on
-    place: str = ""  # what makes two rows the same row in it
+    conditions: tuple[Condition, ...] = ()  # of the statement that the run would make
     notices: tuple[str, ...] = ()  # what it would pay for nothing; of this party's data, and for its operator alone
     unused: tuple[str, ...] = ()  # declared levels that no row has; likewise
     curves: str = ""  # what the method would make of columns whose schema leaves it to it
@@ -162,12 +161,10 @@ def _check_method(call: Call, method: Any, by_rows: bool) -> None:
 def request_for(run: str, call: Call, priced: Priced, data: PartyData, scored: int) -> Request:
     """What an operator is shown of a proposal; `scored` counts the runs of scores before it."""
     job, method, plans = priced
-    request = Request(
-        run, data.name, terms_of(job, method), call, plans, job.roster.rows, job.units, scored, data.scoring
-    )
-    place = place_of(job, method, keyed=data.file.on is not None)
+    request = Request(run, data.name, terms_of(job, method), call, plans, job.roster.rows, scored, data.scoring)
     unused = () if job.privacy is None else data.seen.unused
-    request = replace(request, assumed=assumptions(job, method), place=place, curves=curves_in_words(job.roster))
+    conditions = conditions_of(job, method, keyed=data.file.on is not None)
+    request = replace(request, conditions=conditions, curves=curves_in_words(job.roster))
     absence = absence_in_words(data.file, quorum_for(job, method))
     return replace(request, notices=data.notices(job), unused=unused, absence=absence)
 

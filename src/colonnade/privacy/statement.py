@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -13,6 +13,22 @@ from colonnade import notebook
 from colonnade.errors import InvalidInput
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.block import Unit, check_sensible
+from colonnade.privacy.conditions import (
+    CHEATING,
+    COORDINATOR_ALONE,
+    LATTICES,
+    MASKS,
+    MEMBERS_TRUSTED,
+    POOLING,
+    PROTOCOL,
+    READERS_ONLY,
+    Code,
+    Condition,
+    Kind,
+    as_clause,
+    by_kind,
+    of_kind,
+)
 from colonnade.privacy.events import shown
 
 
@@ -34,40 +50,16 @@ class Guarantee(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Assumption:
-    """What a statement rests on beyond docs/privacy.md's standing assumptions; `says` completes "It holds if …"."""
-
-    says: str
-    computational: bool = False  # it speaks of what nobody can compute: epsilon holds for no adversary without a limit
-
-
-MASKS = Assumption("nobody can undo the masks (AES-256, HKDF and X25519 do what they are for)", computational=True)
-FOLLOWED = Assumption(
-    "parties and coordinator follow the protocol, and the coordinator pools nothing with a party: if the coordinator "
-    "and a party pool what they have, they read the columns of all partners of that party exactly, and with class sums "
-    "the labels, whatever epsilon is"
-)
-LATTICES = Assumption(
-    "nobody can solve learning with errors at the parameters that docs/privacy.md names, with the hints that published "
-    "sums give (by an estimate of ours that no outside cryptographer has read), or break AES-256, HKDF and X25519",
-    computational=True,
-)
-HONEST = Assumption(
-    "parties and coordinator follow the protocol: they may pool all they have, and it then holds for the parts of a "
-    "row that the others have; a party that cheats can read its partners' rows"
-)
-MEMBERS = Assumption("parties, coordinator and their links are trusted: it protects against readers of the model alone")
-OF_TRUST: dict[str, tuple[Assumption, ...]] = {
-    Trust.SECURE: (MASKS, FOLLOWED),
-    Trust.PARTIES: (LATTICES, HONEST),
-    Trust.CONSORTIUM: (MEMBERS,),
+OF_TRUST: dict[str, tuple[Condition, ...]] = {
+    Trust.SECURE: (MASKS, PROTOCOL, COORDINATOR_ALONE, POOLING),
+    Trust.PARTIES: (LATTICES, PROTOCOL, CHEATING),
+    Trust.CONSORTIUM: (MEMBERS_TRUSTED, READERS_ONLY),
 }
 
 
-def guarantee_under(assumed: Sequence[Assumption]) -> Guarantee:
-    """Proven where nothing is assumed but what docs/privacy.md assumes of every run, else conditional."""
-    return Guarantee.CONDITIONAL if assumed else Guarantee.PROVEN
+def guarantee_under(conditions: Iterable[Condition]) -> Guarantee:
+    """Proven where a statement rests on nothing but what docs/privacy.md assumes of every run, else conditional."""
+    return Guarantee.CONDITIONAL if of_kind(conditions, Kind.HOLDS_IF) else Guarantee.PROVEN
 
 
 LARGEST_EPSILON = 1e12
@@ -172,43 +164,39 @@ class PrivacyStatement:
     guarantee: str
     derivation: str  # where the proof stands, or why there is none
     sees: str  # what the adversary sees
-    assumes: str = ""  # what it rests on beyond the derivation: one or more clauses, joined
-    computational: bool = False  # whether one of them is about what nobody can compute
-    place: str = ""  # what makes two rows the same row, where what leaves depends on the place of a row
-    caveat: str = ""  # what a reader must know of the figures themselves
+    conditions: tuple[Condition, ...] = ()  # what it rests on, what breaks it, what its reader must know
     rho: float | None = None  # the price in zCDP of all that is seen; None: the statement does not rest on one
-    replaced: str = ""  # ledgers that took the place of lost ones, so that what was spent before may not be counted
-    absent: str = ""  # parties that were lost on the way
+
+    @property
+    def computational(self) -> bool:
+        """Whether it rests on what nobody can compute."""
+        return any(one.computational for one in self.conditions)
+
+    def has(self, code: Code) -> bool:
+        return any(one.code is code for one in self.conditions)
 
     @property
     def sentence(self) -> str:
+        notes = "".join(f" {one.full[:1].upper()}{one.full[1:]}." for one in of_kind(self.conditions, Kind.NOTE))
         if self.guarantee == Guarantee.NONE:
-            return f"Not private: {self.derivation}. The adversary sees {self.sees}." + self._lost
+            return f"Not private: {self.derivation}. The adversary sees {self.sees}.{notes}"
         kind = "computational differential privacy" if self.computational else "differential privacy"
+        rests, broken = (as_clause(self.conditions, kind) for kind in (Kind.HOLDS_IF, Kind.BROKEN_BY))
         return (
             f"({shown(self.epsilon)}, {shown(self.delta)})-{kind} for {self.unit}, {self.neighbours}, "
             f"against an adversary who sees {self.sees} (trust model: {self.trust}). "
             f"Guarantee: {self.guarantee}, {self.derivation}."
-            + (f" It holds if {self.assumes}." if self.assumes else "")
-            + (f" {self.place}." if self.place else "")
-            + (f" Mind: {self.caveat}." if self.caveat else "")
-            + self._lost
+            + (f" It holds if {rests}." if rests else "")
+            + (f" It is broken by {broken}." if broken else "")
+            + notes
         )
-
-    @property
-    def _lost(self) -> str:
-        return "".join(f" {text}." for text in (self.replaced, self.absent) if text)
 
     def __str__(self) -> str:
         return self.sentence
 
     def _repr_html_(self) -> str:
         if self.guarantee == Guarantee.NONE:
-            facts = {
-                "why": self.derivation,
-                "the adversary sees": self.sees,
-                "mind": "; ".join(filter(None, (self.replaced, self.absent))),
-            }
+            facts = {"why": self.derivation, "the adversary sees": self.sees, **by_kind(self.conditions)}
             return notebook.shown("Not private", facts)
         kind = "computational differential privacy" if self.computational else "differential privacy"
         facts = {
@@ -218,15 +206,27 @@ class PrivacyStatement:
             "the adversary sees": self.sees,
             "trust model": self.trust,
             "guarantee": f"{self.guarantee}, {self.derivation}",
-            "it holds if": self.assumes,
-            "place": self.place,
-            "mind": "; ".join(filter(None, (self.caveat, self.replaced, self.absent))),
+            **by_kind(self.conditions),
         }
         return notebook.shown(f"({shown(self.epsilon)}, {shown(self.delta)})-{kind}", facts)
 
     def table(self) -> dict[str, Any]:
         """Every figure by its name, for a table or JSON."""
-        return {**asdict(self), "sentence": self.sentence}
+        conditions = [
+            {"kind": str(one.kind), **one.to_plain(), "says": one.full, "computational": one.computational}
+            for one in self.conditions
+        ]
+        whole = {"conditions": conditions, "computational": self.computational, "sentence": self.sentence}
+        return self.to_plain() | whole
+
+    def to_plain(self) -> dict[str, Any]:
+        """For a file: its figures and facts, without the sentences that are made from them."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**plain, "conditions": [one.to_plain() for one in self.conditions]}
+
+    @classmethod
+    def from_plain(cls, raw: Mapping[str, Any]) -> PrivacyStatement:
+        return cls(**{**raw, "conditions": tuple(map(Condition.from_plain, raw.get("conditions", ())))})
 
     def to_json(self) -> str:
         """The table as JSON; an infinite epsilon is null."""
@@ -234,16 +234,9 @@ class PrivacyStatement:
 
 
 def derived_statement(
-    privacy: Privacy,
-    rho: float,
-    unit: Unit,
-    sees: str,
-    derivation: str,
-    assumed: Sequence[Assumption] = (),
-    caveat: str = "",
+    privacy: Privacy, rho: float, unit: Unit, sees: str, derivation: str, conditions: Sequence[Condition] = ()
 ) -> PrivacyStatement:
     """The statement of a run that cost `rho` by a derivation of ours."""
-    # It is proven where nothing is assumed but what docs/privacy.md assumes of every run, and conditional otherwise.
     assert privacy.trust is not None, "terms are settled before a run begins"
     return PrivacyStatement(
         epsilon=epsilon(rho, privacy.delta),
@@ -252,54 +245,23 @@ def derived_statement(
         neighbours=unit.neighbours,
         trust=privacy.trust,
         accountant=f"Renyi bound of {rho:.4g}-zCDP",
-        guarantee=guarantee_under(assumed),
+        guarantee=guarantee_under(conditions),
         derivation=derivation,
         sees=sees,
-        assumes=join_assumptions(assumed),
-        computational=any(one.computational for one in assumed),
-        caveat=caveat,
+        conditions=tuple(conditions),
         rho=rho,
     )
 
 
-_BY_PLACE = "What leaves depends on the place of a row"
-BY_SECRET = (
-    f"{_BY_PLACE}, in the order of a keyed hash of the key. Against whoever lacks its secret a replaced row has "
-    "another key, too (computational: no test tells that hash from a random one); against parties, who know the common "
-    "keys and their order, neighbours keep their keys, and who is among the common rows is not protected"
-)
-BY_KEY = (
-    f"{_BY_PLACE}, in the order of the key, since public labels go by it: neighbours keep their keys, and who is among "
-    "the common rows is not protected"
-)
-BY_PLACE = f"{_BY_PLACE}: a row is known by its place in the table, and neighbours keep their places"
+def replaced_ledgers(ledgers: Iterable[tuple[str, str, str]]) -> tuple[Condition, ...]:
+    """What to say of ledgers (node, when, id) that were replaced, once each."""
+    known = tuple((node, when) for node, when, _ in sorted(set(ledgers)))
+    return (Condition(Code.LEDGERS_REPLACED, known),) if known else ()
 
 
-def describe_replaced(ledgers: Iterable[tuple[str, str, str]]) -> str:
-    """What to say of ledgers that were replaced: whose, when, and how often. Equal triples are one ledger."""
-    days: dict[str, list[str]] = {}
-    for node, when, _ in sorted(set(ledgers)):
-        days.setdefault(node, []).append(when[:10])
-    if not days:
-        return ""
-    said = [f"that of {node} on {', '.join(found)}" for node, found in days.items()]
-    count = sum(map(len, days.values()))
-    lost = "ledger was replaced after it was lost" if count == 1 else "ledgers were replaced after they were lost"
-    return f"{count:,} {lost}: {'; '.join(said)}. What only a lost ledger had counted is in no later sum"
-
-
-def describe_absent(absent: Mapping[str, str]) -> str:
+def lost_parties(absent: Mapping[str, str]) -> tuple[Condition, ...]:
     """What to say of parties that were lost on the way: by name, when that was."""
-    if not absent:
-        return ""
-    said = "; ".join(f"{party} was lost {when}" for party, when in absent.items())
-    paid = "The price is that of the whole plan, and the noise was made for it: what had left anybody is spent"
-    return f"{said}. {paid}, and nothing of it was released again"
-
-
-def join_assumptions(assumed: Iterable[Assumption]) -> str:
-    """Assumptions as one clause; each stands after "if"."""
-    return "; and if ".join(one.says for one in assumed)
+    return (Condition(Code.PARTIES_LOST, tuple(absent.items())),) if absent else ()
 
 
 def with_trust(privacy: Privacy | None, known: Sequence[Trust]) -> Privacy | None:
@@ -310,17 +272,14 @@ def with_trust(privacy: Privacy | None, known: Sequence[Trust]) -> Privacy | Non
     return replace(privacy, trust=next((trust.value for trust in preferred if trust in known), Trust.NOBODY.value))
 
 
-def large_delta(privacy: Privacy, count: int, what: str = "rows") -> str:
+def large_delta(privacy: Privacy, count: int, what: str = "rows") -> tuple[Condition, ...]:
     """What to say of a delta that publishing one unit, drawn at random, would satisfy; nothing where it is smaller."""
-    if privacy.delta * count < 1.0:
-        return ""
-    limit = f"1/{what} = {1.0 / count:.2g}"
-    return f"delta={privacy.delta:g} is not below {limit}: publishing one of them at random would satisfy it"
+    return (Condition(Code.LARGE_DELTA, (privacy.delta, count, what)),) if privacy.delta * count >= 1.0 else ()
 
 
-def read_off(parties: Sequence[str]) -> str:
+def read_off(parties: Sequence[str]) -> tuple[Condition, ...]:
     """What to say of bounds and levels that no price covers, since their owner called them public."""
-    return f"bounds were read from the data and declared public ({', '.join(parties)})" if parties else ""
+    return (Condition(Code.BOUNDS_READ_OFF, tuple(parties)),) if parties else ()
 
 
 def check_delta(privacy: Privacy, count: int, what: str = "rows") -> None:
@@ -328,8 +287,8 @@ def check_delta(privacy: Privacy, count: int, what: str = "rows") -> None:
     if (wrong := large_delta(privacy, count, what)) and not privacy.allow_large_delta:
         advised = 10.0 ** math.floor(math.log10(0.1 / count))
         raise InvalidInput(
-            f"{wrong}. Nothing was sent. Ask for delta={advised:g} or less, or, if you know what it means, allow "
-            "it by allow_large_delta (`colonnade sparse`: --allow-large-delta); the statement then says so."
+            f"{wrong[0].full}. Nothing was sent. Ask for delta={advised:g} or less, or, if you know what it means, "
+            "allow it by allow_large_delta (`colonnade sparse`: --allow-large-delta); the statement then says so."
         )
 
 

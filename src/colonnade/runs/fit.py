@@ -449,8 +449,8 @@ def _remark_on_rows(run: RunDriver) -> tuple[str, ...]:
 def _statement(run: RunDriver, answer: Answer) -> PrivacyStatement:
     """What the result may claim."""
     claim = _claim(run)
-    replaced, absent = stating.describe_replaced(run.replaced), stating.describe_absent(answer.absent)
-    return replace(claim, replaced=replaced, absent=absent)
+    afterwards = (*stating.replaced_ledgers(run.replaced), *stating.lost_parties(answer.absent))
+    return replace(claim, conditions=(*claim.conditions, *afterwards))
 
 
 def _claim(run: RunDriver) -> PrivacyStatement:
@@ -459,15 +459,8 @@ def _claim(run: RunDriver) -> PrivacyStatement:
         return not_private("exact values left the parties, so no bound on epsilon holds", unit, seen)
     if run.noise is not None:
         return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, seen)
-    assumed = node_setup.assumptions(run.job, run.method)
-    place = node_setup.place_of(run.job, run.method, keyed=run.federation.on is not None)
     schemas = {name: party.schema for name, party in run.federation.parties.items()}
     read_off = [name for name, schema in schemas.items() if schema is not None and schema.source == "public"]
-    caveats = stating.large_delta(run.job.privacy, *run.job.units), stating.read_off(read_off)
-    caveat = "; ".join(filter(None, caveats))
-    terms = (run.job.privacy, row_rho(run.plans), unit, seen, run.method.DERIVATION, assumed, caveat)
-    derived = replace(stating.derived_statement(*terms), place=place)
-    if place != stating.BY_SECRET:
-        return derived
-    # Of its two promises the one against outsiders rests on a hash that nobody tells from a random one.
-    return replace(derived, guarantee=stating.Guarantee.CONDITIONAL, computational=True)
+    conditions = node_setup.conditions_of(run.job, run.method, keyed=run.federation.on is not None)
+    conditions = (*conditions, *stating.read_off(read_off))
+    return stating.derived_statement(run.job.privacy, row_rho(run.plans), unit, seen, run.method.DERIVATION, conditions)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,7 @@ def to_plain(fit: FitFacts) -> dict[str, Any]:
         "coefficients": {party: _sparse(x) for party, x in known.items()},
         "elsewhere": list(elsewhere),
         "status": fit.status.name,
-        "privacy": asdict(fit.privacy),
+        "privacy": fit.privacy.to_plain(),
         "communication": fit.communication.lines,
         "numbers": fit.communication.numbers,
         "problem": _value(fit.problem),
@@ -122,7 +122,7 @@ def _from_plain(raw: Mapping[str, Any]) -> dict[str, Any]:
             {party: _dense(x) for party, x in raw["coefficients"].items()}, raw["elsewhere"], raw["features"]
         ),
         "status": Status[raw["status"]],
-        "privacy": PrivacyStatement(**raw["privacy"]),
+        "privacy": PrivacyStatement.from_plain(raw["privacy"]),
         "communication": sent.along(raw["notes"], raw["gap"]),
         "problem": _problem(raw["problem"]),
         "notes": tuple(raw["notes"]),

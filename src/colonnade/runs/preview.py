@@ -130,7 +130,8 @@ def preview(
     known = Preview(call.method.TITLE, federation.rows, lines, rho, None, size, nothing, unused, unit, notes=bent)
     if terms is None:
         return known
-    notes = (*bent, *filter(None, [large_delta(terms, *call.job.units)]), *remarks_on(terms))
+    large = tuple(one.full for one in large_delta(terms, *call.job.units))
+    notes = (*bent, *large, *remarks_on(terms))
     return replace(known, delta=terms.delta, trust=terms.trust, notes=notes)
 
 

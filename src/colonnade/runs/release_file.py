@@ -21,6 +21,7 @@ from colonnade.data.text_file import read_bytes
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram.rule import Solving, Sums
+from colonnade.privacy.conditions import Condition
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.privacy.store import write_synced
 from colonnade.runs.release import Release, ReleasedColumn
@@ -109,9 +110,17 @@ def plain(raw: Any) -> bool:
     return raw is None or any(rule(raw) for rule in rules)
 
 
+def condition(raw: Any) -> bool:
+    try:
+        return isinstance(raw, dict) and raw.keys() == {"code", "figures"} and bool(Condition.from_plain(raw))
+    except (ValueError, TypeError):
+        return False
+
+
 def statement(raw: Any) -> bool:
     kinds: dict[str, Rule] = {"float": number, "str": text, "bool": flag, "int": whole}
     kinds["float | None"] = maybe(lambda value: finite(value) and value >= 0.0)
+    kinds["tuple[Condition, ...]"] = listed(condition)
     known = {one.name: kinds.get(str(one.type), plain) for one in fields(PrivacyStatement)}
     if not (isinstance(raw, dict) and all(name in known and known[name](value) for name, value in raw.items())):
         return False
@@ -161,7 +170,7 @@ def to_plain(release: Release) -> dict[str, Any]:
         "centre": _text(release.centre),
         "scale": _text(release.scale),
         "norms": dict(release.norms),
-        "statement": asdict(release.statement),
+        "statement": release.statement.to_plain(),
         "sums": None if release.sums is None else _plain_sums(release.sums),
         "solving": None if release.solving is None else _plain_solving(release.solving),
     }
@@ -187,7 +196,7 @@ def from_plain(raw: Any) -> Release:
             "noise": _symmetric(levels[codes], size),
             "centre": _numbers(raw["centre"]),
             "scale": _numbers(raw["scale"]),
-            "statement": PrivacyStatement(**raw["statement"]),
+            "statement": PrivacyStatement.from_plain(raw["statement"]),
             "sums": None if raw["sums"] is None else _sums(raw["sums"], len(columns)),
             "solving": None if raw["solving"] is None else _solving(raw["solving"], len(columns)),
         }

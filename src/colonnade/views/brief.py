@@ -6,17 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from colonnade.privacy.conditions import Kind, as_clause, rests_in_short
 from colonnade.privacy.events import KINDS, shown
-from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
+from colonnade.privacy.statement import Guarantee, PrivacyStatement
 from colonnade.views.fit_facts import FitFacts, RunFacts
 from colonnade.views.verdict import guess, percent
-
-IF = {  # what it rests on, in short, by trust model; docs/design.md
-    Trust.NOBODY: "if nobody tells a keyed hash from random numbers",
-    Trust.SECURE: "if all follow the protocol and the coordinator pools nothing with a party",
-    Trust.PARTIES: "if all follow the protocol",
-    Trust.CONSORTIUM: "against readers of the model alone: the parties and their coordinator see exact values",
-}
 
 
 def facts_in_short(fit: FitFacts, facts: Mapping[str, str]) -> dict[str, str]:
@@ -37,7 +31,7 @@ def privacy_in_short(privacy: PrivacyStatement, left: Sequence[Sequence[Any]] = 
             f"possibilities for it apart in at most {best} of cases; a coin, in 50 %"
         )
     lines |= _left(left)
-    if mind := "; ".join(filter(None, (privacy.caveat, privacy.replaced, privacy.absent))):
+    if mind := as_clause(privacy.conditions, Kind.NOTE):
         lines["mind"] = mind
     return lines
 
@@ -50,7 +44,7 @@ def _verdict(privacy: PrivacyStatement) -> str:
         case Guarantee.PROVEN:
             return f"private: {price}"
         case Guarantee.CONDITIONAL:
-            return f"private: {price}, {IF[Trust(privacy.trust)]}"
+            return f"private: {price}, if {rests_in_short(privacy.conditions)}"
     return f"private by a paper's claim alone: {price}"
 
 

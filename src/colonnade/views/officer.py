@@ -11,15 +11,18 @@ import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from colonnade.privacy.conditions import Code, Kind, of_kind
+from colonnade.privacy.statement import PrivacyStatement
 from colonnade.views import parts as html
 from colonnade.views.fit_facts import FitFacts, RunFacts, parties_of
 from colonnade.views.page import hashes_of
 from colonnade.views.parts import Markup, join_names, paragraph
-from colonnade.views.verdict import approved_part, cost_part, date_of, left_part, question_of, sentence_parts
+from colonnade.views.verdict import approved_part, cost_part, date_of, left_part, question_of
 
 MOST = 200  # columns of a party that are named: an officer has to see whose what was used
+PUBLIC = "bounds, levels and row counts in the schemas are public, as their owners declared"
 STANDING = (
-    "bounds, levels and row counts in the schemas are public, as their owners declared",
+    PUBLIC,
     "each party's own machine and operator are honest: the boundary stops mistakes, not hostile code inside a party",
     "the computation is the code whose hash stands below",
 )
@@ -119,7 +122,8 @@ def _budgets(budgets: Sequence[Mapping[str, str]]) -> str:
 
 def _words(fit: FitFacts, known: RunFacts) -> list[tuple[str, str, str]]:
     """What the words of the other sections mean, as far as they stand there."""
-    said = " ".join([fit.privacy.sees, fit.privacy.assumes, *(str(line[2]) for line in known.left)])
+    conditions = (one.full for one in fit.privacy.conditions)
+    said = " ".join([fit.privacy.sees, *conditions, *(str(line[2]) for line in known.left)])
     said += "" if math.isinf(fit.privacy.epsilon) else " ε δ"
     found = {name: what for name, what in WORDS.items() if name in said}
     return [("words", "Words", html.facts("What words on this page mean", found))] if found else []
@@ -129,11 +133,24 @@ def _assumptions(fit: FitFacts) -> str:
     privacy = fit.privacy
     if math.isinf(privacy.epsilon):
         return paragraph(privacy.sentence, "statement none")
-    lines = [*sentence_parts(privacy.assumes), *STANDING]
-    lines += [text for text in (privacy.place, privacy.caveat, privacy.replaced, privacy.absent) if text]
+    guarantee = f"Guarantee: {privacy.guarantee}, {privacy.derivation}. It"
+    lines = {
+        Kind.HOLDS_IF: [*(one.full for one in of_kind(privacy.conditions, Kind.HOLDS_IF)), *_standing(privacy)],
+        Kind.BROKEN_BY: [one.full for one in of_kind(privacy.conditions, Kind.BROKEN_BY)],
+        Kind.NOTE: [one.full for one in of_kind(privacy.conditions, Kind.NOTE)],
+    }
+    heads = {Kind.HOLDS_IF: f"{guarantee} holds if", Kind.BROKEN_BY: "It is broken by", Kind.NOTE: "Note"}
+    return "".join(paragraph(heads[kind]) + _listed(said) for kind, said in lines.items() if said)
+
+
+def _standing(privacy: PrivacyStatement) -> tuple[str, ...]:
+    """What every statement rests on, but for what this one says of itself to be otherwise."""
+    return tuple(text for text in STANDING if not (text is PUBLIC and privacy.has(Code.BOUNDS_READ_OFF)))
+
+
+def _listed(lines: Sequence[str]) -> Markup:
     items = "".join(f"<li>{escape(line[:1].upper() + line[1:])}.</li>" for line in lines)
-    guarantee = f"Guarantee: {privacy.guarantee}, {privacy.derivation}. It holds if"
-    return paragraph(guarantee) + Markup(f"<ul>{items}</ul>")
+    return Markup(f"<ul>{items}</ul>")
 
 
 def _signatures(fit: FitFacts, known: RunFacts) -> str:

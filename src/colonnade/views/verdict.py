@@ -18,7 +18,6 @@ Colours  masked, noisy and exact have one each, which means that and nothing els
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from html import escape
@@ -195,11 +194,6 @@ def approved_part(known: RunFacts) -> str:
         by_words.setdefault(words, []).append(party)
     limits = "; ".join(f"{join_names(names)}: {words}" for words, names in by_words.items())
     return paragraph(f"{known.approved}{' Policies: ' + limits + '.' if limits else ''}".strip())
-
-
-def sentence_parts(text: str) -> list[str]:
-    """The clauses of assumptions that were joined as one sentence."""
-    return [part.strip() for part in re.split(r"; and if ", text) if part.strip()]
 
 
 # ------------------------------------------------------------------------------------------------ what epsilon means

@@ -1,0 +1,221 @@
+"""What a statement rests on, what breaks it and what its reader must know: a code with its figures, and its words.
+
+A statement carries one list of conditions. The sentence, the verdict of a terminal, the report, the officer's page and
+what an operator is asked are written from that list; whoever decides something reads codes, never words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """What a condition does to a statement; also the words before it."""
+
+    HOLDS_IF = "holds if"  # it rests on this, beyond what docs/privacy.md assumes of every run
+    BROKEN_BY = "broken by"  # somebody can do this, and what follows for the others
+    NOTE = "note"  # what a reader must know of the figures themselves
+
+
+class Code(StrEnum):
+    """Every condition there is, by the name that files keep."""
+
+    MASKS = "masks"
+    LATTICES = "lattices"
+    KEYED_HASH = "keyed hash"
+    PROTOCOL = "protocol"
+    COORDINATOR_ALONE = "coordinator alone"
+    MEMBERS_TRUSTED = "members trusted"
+    PAPER = "paper"
+    POOLING = "pooling"
+    CHEATING = "cheating"
+    READERS_ONLY = "readers only"
+    PLACE_BY_HASH = "place by hash"
+    PLACE_BY_KEY = "place by key"
+    PLACE_BY_TABLE = "place by table"
+    LARGE_DELTA = "large delta"
+    BOUNDS_READ_OFF = "bounds read off"
+    LEDGERS_REPLACED = "ledgers replaced"
+    PARTIES_LOST = "parties lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The words of a code, in full and for a line; after "holds if" and "broken by" they complete the sentence."""
+
+    kind: Kind
+    full: str | Callable[..., str]  # of the figures
+    short: str = ""  # for the verdict of a terminal; empty: it is not said there
+    computational: bool = False  # it is about what nobody can compute: epsilon holds for no adversary without a limit
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition of a statement."""
+
+    code: Code
+    figures: tuple[Any, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        return MEANINGS[self.code].kind
+
+    @property
+    def computational(self) -> bool:
+        return MEANINGS[self.code].computational
+
+    @property
+    def full(self) -> str:
+        words = MEANINGS[self.code].full
+        return words if isinstance(words, str) else words(*self.figures)
+
+    @property
+    def short(self) -> str:
+        return MEANINGS[self.code].short
+
+    def to_plain(self) -> dict[str, Any]:
+        """For a file: what it is, without words."""
+        return {"code": str(self.code), "figures": self.figures}
+
+    @classmethod
+    def from_plain(cls, raw: Mapping[str, Any]) -> Condition:
+        """What `to_plain` wrote; ValueError where a file names no code, or figures that its words cannot say."""
+        found = cls(Code(raw["code"]), _as_tuples(raw["figures"]))
+        try:
+            _ = found.full
+        except (TypeError, ArithmeticError) as error:
+            raise ValueError(f"no figures of {found.code!r}: {found.figures!r}") from error
+        return found
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def of_kind(conditions: Iterable[Condition], kind: Kind) -> list[Condition]:
+    return [one for one in conditions if one.kind is kind]
+
+
+def as_clause(conditions: Iterable[Condition], kind: Kind) -> str:
+    """What all conditions of a kind say, as one clause."""
+    joint = "; and if " if kind is Kind.HOLDS_IF else "; "
+    return joint.join(one.full for one in of_kind(conditions, kind))
+
+
+def rests_in_short(conditions: Iterable[Condition]) -> str:
+    """What a statement rests on, in a few words."""
+    return " and ".join(one.short for one in of_kind(conditions, Kind.HOLDS_IF) if one.short)
+
+
+def by_kind(conditions: Sequence[Condition]) -> dict[str, str]:
+    """What the conditions say, a clause a kind."""
+    said = {str(kind): as_clause(conditions, kind) for kind in Kind}
+    return {kind: clause for kind, clause in said.items() if clause}
+
+
+# ------------------------------------------------------------------------------------------------ words
+
+_PLACE = "what leaves depends on the place of a row"
+
+
+def _large_delta(delta: float, count: int, what: str) -> str:
+    limit = f"1/{what} = {1.0 / count:.2g}"
+    return f"delta={delta:g} is not below {limit}: publishing one of them at random would satisfy it"
+
+
+def _read_off(*parties: str) -> str:
+    return f"bounds were read from the data and declared public ({', '.join(parties)})"
+
+
+def _replaced(*ledgers: Sequence[str]) -> str:
+    days: dict[str, list[str]] = {}
+    for node, when in ledgers:
+        days.setdefault(node, []).append(when[:10])
+    said = [f"that of {node} on {', '.join(found)}" for node, found in days.items()]
+    lost = (
+        "ledger was replaced after it was lost" if len(ledgers) == 1 else "ledgers were replaced after they were lost"
+    )
+    return f"{len(ledgers):,} {lost}: {'; '.join(said)}. What only a lost ledger had counted is in no later sum"
+
+
+def _lost(*parties: Sequence[str]) -> str:
+    said = "; ".join(f"{party} was lost {when}" for party, when in parties)
+    paid = "The price is that of the whole plan, and the noise was made for it: what had left anybody is spent"
+    return f"{said}. {paid}, and nothing of it was released again"
+
+
+MEANINGS: Mapping[Code, Meaning] = {
+    Code.MASKS: Meaning(
+        Kind.HOLDS_IF,
+        "nobody can undo the masks (AES-256, HKDF and X25519 do what they are for)",
+        computational=True,
+    ),
+    Code.LATTICES: Meaning(
+        Kind.HOLDS_IF,
+        "nobody can solve learning with errors at the parameters that docs/privacy.md names, with the hints that "
+        "published sums give (by an estimate of ours that no outside cryptographer has read), or break AES-256, HKDF "
+        "and X25519",
+        computational=True,
+    ),
+    Code.KEYED_HASH: Meaning(
+        Kind.HOLDS_IF,
+        "nobody tells the keyed hash that orders the rows from a random one",
+        "nobody tells a keyed hash from random numbers",
+        computational=True,
+    ),
+    Code.PROTOCOL: Meaning(Kind.HOLDS_IF, "parties and coordinator follow the protocol", "all follow the protocol"),
+    Code.COORDINATOR_ALONE: Meaning(
+        Kind.HOLDS_IF, "the coordinator pools nothing with a party", "the coordinator pools nothing with a party"
+    ),
+    Code.MEMBERS_TRUSTED: Meaning(
+        Kind.HOLDS_IF,
+        "parties, coordinator and their links are trusted",
+        "parties, coordinator and their links are trusted",
+    ),
+    Code.PAPER: Meaning(Kind.HOLDS_IF, lambda says: says),
+    Code.POOLING: Meaning(
+        Kind.BROKEN_BY,
+        "a coordinator and a party that pool what they have: they read the columns of all partners of that party "
+        "exactly, and with class sums the labels, whatever epsilon is",
+    ),
+    Code.CHEATING: Meaning(Kind.BROKEN_BY, "a party that cheats: it can read its partners' rows"),
+    Code.READERS_ONLY: Meaning(
+        Kind.NOTE,
+        "it protects against readers of the model alone: the parties and their coordinator see exact values",
+        "it protects against readers of the model alone: the parties and their coordinator see exact values",
+    ),
+    Code.PLACE_BY_HASH: Meaning(
+        Kind.NOTE,
+        f"{_PLACE}, in the order of a keyed hash of the key. Against whoever lacks its secret a replaced row has "
+        "another key, too; against parties, who know the common keys and their order, neighbours keep their keys, and "
+        "who is among the common rows is not protected",
+    ),
+    Code.PLACE_BY_KEY: Meaning(
+        Kind.NOTE,
+        f"{_PLACE}, in the order of the key, since public labels go by it: neighbours keep their keys, and who is "
+        "among the common rows is not protected",
+    ),
+    Code.PLACE_BY_TABLE: Meaning(
+        Kind.NOTE, f"{_PLACE}: a row is known by its place in the table, and neighbours keep their places"
+    ),
+    Code.LARGE_DELTA: Meaning(Kind.NOTE, _large_delta),
+    Code.BOUNDS_READ_OFF: Meaning(Kind.NOTE, _read_off),
+    Code.LEDGERS_REPLACED: Meaning(Kind.NOTE, _replaced),
+    Code.PARTIES_LOST: Meaning(Kind.NOTE, _lost),
+}
+
+MASKS = Condition(Code.MASKS)
+LATTICES = Condition(Code.LATTICES)
+KEYED_HASH = Condition(Code.KEYED_HASH)
+PROTOCOL = Condition(Code.PROTOCOL)
+COORDINATOR_ALONE = Condition(Code.COORDINATOR_ALONE)
+MEMBERS_TRUSTED = Condition(Code.MEMBERS_TRUSTED)
+POOLING = Condition(Code.POOLING)
+CHEATING = Condition(Code.CHEATING)
+READERS_ONLY = Condition(Code.READERS_ONLY)
+PLACE_BY_HASH = Condition(Code.PLACE_BY_HASH)
+PLACE_BY_KEY = Condition(Code.PLACE_BY_KEY)
+PLACE_BY_TABLE = Condition(Code.PLACE_BY_TABLE)
