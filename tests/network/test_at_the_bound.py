@@ -17,6 +17,7 @@ from colonnade.network.party_run import PartyRun
 from colonnade.network.party_service import PartyService
 from colonnade.network.questions import Parcel
 from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.ending import ABORTED, FINISHED
 from colonnade.privacy.events import Charge, Event, Mechanism
 from colonnade.runtime.hosted_node import HostedNode
 
@@ -95,8 +96,8 @@ def test_runs_that_are_over_are_closed_and_the_others_are_named() -> None:
     node = object.__new__(HostedNode)
     node.ledger = SimpleNamespace(open_runs=lambda: {"a", "b"}, close_run=closed.__setitem__)
     node.log = SimpleNamespace(unerased=lambda: {"b", "c", "d"})
-    assert node.settle({"a": "finished", "c": "aborted", "e": "finished"}) == {"b", "d"}
-    assert closed == {"a": "finished", "c": "aborted"}
+    assert node.settle({"a": FINISHED, "c": ABORTED, "e": FINISHED}) == {"b", "d"}
+    assert closed == {"a": FINISHED, "c": ABORTED}
 
 
 @pytest.mark.parametrize("place", range(5))

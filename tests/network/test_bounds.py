@@ -113,7 +113,7 @@ def hostile_heads(values: Collection[str]) -> list[dict[str, Any]]:
         "heads": {},
         "since": {},
         "letters": [],
-        "how": "x",
+        "how": "finished",
         "basis": "0" * 64,
         "over": {},
         "when": "start",

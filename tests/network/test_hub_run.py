@@ -13,6 +13,7 @@ from colonnade.network import hub_run
 from colonnade.network.hub_run import HubRun, LostParties, RemoteParty, RunLog, introductions, read_count, read_notes
 from colonnade.network.questions import RUNS, Parcel, Question, letters_out
 from colonnade.network.refusals import PeerBroken, PeerRefused, PeerUndecided
+from colonnade.privacy.ending import ABORTED, FINISHED, Ending, How
 from colonnade.runtime.hosted_node import HostedNode
 from colonnade.runtime.program import COORDINATOR, Direct
 from colonnade.runtime.turns import Answered, Lost
@@ -122,7 +123,7 @@ def test_all_keys_stand_before_all_confirmations():
 
 @pytest.mark.parametrize("what", [HostedNode.close, HostedNode.settle])
 def test_of_an_end_parties_hear_no_more_than_that_another_node_failed(what):
-    ends = {"failed: PeerRefused": "failed: PeerFailed", "finished": "finished", "aborted": "aborted"}
+    ends = {Ending(How.FAILED, "PeerRefused"): "failed/PeerFailed", FINISHED: "finished", ABORTED: "aborted"}
     _, write = hub_run._QUESTIONS[what]
     for how, said in ends.items():
         head = write(how) if what is HostedNode.close else write({"run": how})
@@ -130,7 +131,7 @@ def test_of_an_end_parties_hear_no_more_than_that_another_node_failed(what):
 
 
 def test_of_very_many_ends_the_newest_are_told():
-    over = hub_run._settle_head({f"run {n}": "finished" for n in range(RUNS + 2)})["over"]
+    over = hub_run._settle_head({f"run {n}": FINISHED for n in range(RUNS + 2)})["over"]
     assert (len(over), next(iter(over)), list(over)[-1]) == (RUNS, "run 2", f"run {RUNS + 1}")
 
 
@@ -156,7 +157,7 @@ def test_every_party_is_told_of_a_basis_though_one_begins_anew_and_one_cannot_he
     assert [record.party for record in caplog.records] == ["c", "d"]
 
 
-@pytest.mark.parametrize(("how", "said"), [("finished", "finished after this party was lost"), ("aborted", "aborted")])
+@pytest.mark.parametrize(("how", "said"), [(FINISHED, "left behind"), (ABORTED, "aborted")])
 def test_every_party_that_was_lost_hears_that_the_run_is_over_if_it_is_there(how, said):
     told = []
 
@@ -231,7 +232,7 @@ def test_the_coordinator_reserves_with_the_keys_that_the_file_pins_and_not_with_
     assert (one.code, asked) == ("code", [("introduced", ["a"]), reserve])
 
 
-@pytest.mark.parametrize(("how", "patience"), [("finished", None), ("aborted", hub_run.FAREWELL)])
+@pytest.mark.parametrize(("how", "patience"), [(FINISHED, None), (ABORTED, hub_run.FAREWELL)])
 def test_of_a_run_that_failed_nobody_waits_long_for_an_answer(how, patience):
     one, asked = run_of()
     one.ask(HostedNode.close, dict.fromkeys((COORDINATOR, "a", "b"), (how,)))

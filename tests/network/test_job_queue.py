@@ -13,6 +13,7 @@ import colonnade as co
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.network import job_queue
 from colonnade.network.job_queue import JobQueue
+from colonnade.privacy.ending import Ending, How
 from colonnade.runtime.run_store import RunStore
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
@@ -167,8 +168,8 @@ def test_a_job_has_one_run_whatever_becomes_of_it(tmp_path: Path) -> None:
             pass
     with store.run_once("job a") as again, store.run_once("job b") as other:
         assert (again, other != run) == (run, True)
-    store.end(run, "failed: PeerSilent")
+    store.end(run, Ending(How.FAILED, "PeerSilent"))
     with pytest.raises(InvalidInput, match="is over: failed: a party did not answer"), store.run_once("job a"):
         pass
-    assert store.run_of("job a") == (run, "failed: PeerSilent")
+    assert store.run_of("job a") == (run, Ending(How.FAILED, "PeerSilent"))
     store.close()

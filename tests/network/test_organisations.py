@@ -22,6 +22,7 @@ from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, terms_of
 from colonnade.network.party_file import Limits, PartyFile, _read_limits
 from colonnade.network.party_run import Request
+from colonnade.privacy.ending import FINISHED, Ending, How
 from colonnade.runtime.run_store import RunStore
 from contract import EVERY_METHOD, federation
 from organisations import entered, free_port
@@ -176,7 +177,7 @@ def test_a_command_that_was_killed_when_its_run_had_finished_writes_that_fit_and
 
     def killed(*_, store, **__):
         with contextlib.closing(RunStore(store)) as books:
-            for run, how in (("early", "failed: PeerSilent"), ("late", "finished")):
+            for run, how in (("early", Ending(How.FAILED, "PeerSilent")), ("late", FINISHED)):
                 books.adopt(run)
                 made.save(books.fit_path(run))
                 books.end(run, how)
@@ -215,7 +216,7 @@ def test_whoever_says_overwrite_to_a_command_that_was_killed_gets_another_run(fo
         with contextlib.closing(RunStore(store)) as books:
             books.adopt("late")
             made.save(books.fit_path("late"))
-            books.end("late", "finished")
+            books.end("late", FINISHED)
         raise KeyboardInterrupt
 
     begun = mock.Mock(side_effect=killed)

@@ -42,11 +42,10 @@ from colonnade.network.questions import Parcel, Question, letters_in, letters_ou
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.block import Unit
+from colonnade.privacy.ending import Ending, How
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.tally import REFUSED
 from colonnade.runtime.hosted_node import FINAL
 from colonnade.runtime.program import Failed, FailureCode
-from colonnade.runtime.run_store import ending_in_words
 from colonnade.runtime.turns import Answered, Lost
 from colonnade.runtime.wire import Letter, decode, encode
 from contract import EVERY_METHOD, Case, federation, fitted
@@ -250,7 +249,11 @@ def test_the_list_of_runs_says_whether_a_party_was_silent_failed_or_refused(what
         with pytest.raises(PeerFailed):
             run_of(straw, STAR, tmp_path / "hub")
     assert {"run": state} == {line["run"]: line["state"] for line in list_runs(tmp_path / "hub")}
-    coarse = {"run": "failed: another node refused, could not go on or did not answer"} if what == "turn" else {}
+    coarse = (
+        {"run": "the hub says: failed: another node refused, could not go on or did not answer"}
+        if what == "turn"
+        else {}
+    )
     assert coarse == {line["run"]: line["state"] for line in list_runs(tmp_path / "party1")}
 
 
@@ -272,10 +275,10 @@ def test_a_finished_run_gives_its_fit_though_a_party_cannot_be_told_that_it_is_o
 
 def test_how_a_run_ended_has_words_for_every_error_that_ends_one_and_keeps_what_it_does_not_know():
     for kind in (*FINAL, PeerFailed, refusals.PeerSilent, refusals.PeerRefused, refusals.PeerBroken):
-        assert kind.__name__ not in ending_in_words(f"{REFUSED}: {kind.__name__}")
-    for how in ("finished", "aborted", "failed: KeyError", "the hub says: refused", ""):
-        assert how == ending_in_words(how)
-    assert ending_in_words("the hub says: refused: PeerFailed").startswith("the hub says: failed: another node")
+        assert kind.__name__ not in Ending(How.REFUSED, kind.__name__).words
+    assert Ending(How.FAILED, "KeyError").words == "failed: KeyError"
+    assert Ending(How.REFUSED, by_hub=True).words == "the hub says: refused"
+    assert Ending(How.REFUSED, "PeerFailed", by_hub=True).words.startswith("the hub says: failed: another node")
 
 
 # ------------------------------------------------------------------------------------------------ the coordinator's log
@@ -603,7 +606,7 @@ def test_a_hub_that_says_refused_does_not_give_back_what_others_may_have_spent(w
         ledger = straw.services["party0"].ledger
         reserved, own = ledger.row_spent(), own_spent(ledger)
         assert 0 < own < reserved
-        ended = {"run": "run", "how": REFUSED, "over": {"run": REFUSED, "another": "finished", "owner": "finished"}}
+        ended = {"run": "run", "how": "refused", "over": {"run": "refused", "another": "finished", "owner": "finished"}}
         assert straw.raw("party0", what, ended).head["code"] == OK
         assert math.isclose(
             ledger.row_spent(), reserved - own
@@ -611,14 +614,14 @@ def test_a_hub_that_says_refused_does_not_give_back_what_others_may_have_spent(w
 
 
 @pytest.mark.parametrize(
-    "how", ["failed: BudgetExhausted", "over: PolicyRefused", "PolicyRefused", f"{REFUSED}: PeerFailed"]
+    "how", ["failed/BudgetExhausted", "refused/PolicyRefused", "refused", "hub/refused", "refused/PeerFailed"]
 )
 def test_what_a_hub_says_of_an_end_is_not_listed_as_the_partys_own_refusal(how, tmp_path):
     with straw_hub(STAR, tmp_path) as straw:
         met(straw, STAR)
         assert straw.raw("party0", "over", {"run": "run", "how": how}).head["code"] == OK
     (line,) = list_runs(tmp_path / "party0")
-    assert line["state"] == ending_in_words(f"the hub says: {how}")
+    assert line["state"] == replace(Ending.of(how), by_hub=True).words
     assert line["state"].startswith("the hub says: ")
 
 
@@ -630,7 +633,22 @@ def test_a_hubs_question_writes_no_line_of_its_own_into_a_partys_log_and_does_no
     assert len(line) < 300
 
 
-@pytest.mark.parametrize("how", ["", "x" * 101, "\x1b[2Jfinished", "fini\nshed", None, 3, ["finished"]], ids=repr)
+@pytest.mark.parametrize(
+    "how",
+    [
+        "",
+        "x" * 101,
+        "refused/" + "x" * 81,
+        "\x1b[2Jfinished",
+        "fini\nshed",
+        "over",
+        "failed/a b",
+        None,
+        3,
+        ["finished"],
+    ],
+    ids=repr,
+)
 def test_a_run_ends_with_a_short_printable_word(how, tmp_path):
     with straw_hub(STAR, tmp_path) as straw:
         met(straw, STAR)

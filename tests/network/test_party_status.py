@@ -11,6 +11,7 @@ from colonnade.network.inbox import Inbox
 from colonnade.network.party_status import PartyStatus
 from colonnade.network.status_page import StatusPage
 from colonnade.privacy.accountant import epsilon, rho_for
+from colonnade.privacy.ending import ABORTED
 from colonnade.privacy.events import Charge, Event, Mechanism
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
@@ -42,7 +43,7 @@ def test_the_page_shows_what_is_left_of_the_budget_and_how_large_the_ledger_is(t
     assert found['colonnade_ledger_rows{party="lab"}'] == log.length()
     assert found["colonnade_ledger_bytes"] > 0
     assert found['colonnade_questions{state="open"}'] == 0
-    ledger.close_run("run-1", "aborted")
+    ledger.close_run("run-1", ABORTED)
     again = samples(page)  # read again after some seconds, not whenever somebody asks
     assert again['colonnade_runs_open{party="lab"}'] == 1
     box.close()

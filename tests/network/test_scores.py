@@ -316,7 +316,7 @@ def test_a_run_of_scores_counts_though_the_party_is_killed_when_it_has_reserved(
         assert straw.raw("party0", "reserve", proposal("run", "second")).head["code"] == OK  # it goes on
 
 
-@pytest.mark.parametrize("how", ["failed: PeerFailed", "refused: PolicyRefused", "finished"])
+@pytest.mark.parametrize("how", ["failed/PeerFailed", "refused/PolicyRefused", "finished"])
 def test_a_run_of_scores_counts_whatever_the_hub_says_of_its_end(how, tmp_path):  # noqa: F811
     """Its parts may have left before, and a hub that could undo the count would have as many as it likes."""
     with careful(tmp_path) as straw:

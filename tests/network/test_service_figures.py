@@ -15,6 +15,7 @@ from colonnade.network import coordinator_service
 from colonnade.network.coordinator_service import CoordinatorService, _Driven
 from colonnade.network.questions import Question, unpack
 from colonnade.network.status_page import StatusPage
+from colonnade.privacy.ending import ABORTED, FINISHED, Ending, How
 from colonnade.runtime.run_store import RunStore
 
 pytestmark = pytest.mark.chance(0, "ids and keys alone are drawn: no claim depends on them")
@@ -88,9 +89,9 @@ def test_jobs_begin_where_there_is_a_place_and_every_party_is_here(here, drainin
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        ("finished", ("finished", "")),
-        ("aborted", ("failed", "aborted")),
-        ("failed: PeerSilent", ("failed", "failed: a party did not answer in time")),
+        (FINISHED, ("finished", "")),
+        (ABORTED, ("failed", "aborted")),
+        (Ending(How.FAILED, "PeerSilent"), ("failed", "failed: a party did not answer in time")),
     ],
 )
 def test_a_job_whose_run_was_over_ends_as_the_run_did(how, told, tmp_path):
@@ -111,7 +112,7 @@ def test_of_a_run_that_is_aborted_every_party_on_the_line_hears_though_one_canno
     with store.run_once(coordinator_service.job_key(job)) as run:  # type: ignore[arg-type]
         pass
     assert made._abort(job, "cancelled", "why") == ("cancelled", "why")  # type: ignore[arg-type]
-    assert store.how_ended(run) == "aborted"
+    assert store.how_ended(run) == ABORTED
     store.close()
     asked = {call.args[0]: unpack(call.args[1]).head for call in made.board.ask.call_args_list}
     assert asked == {name: {"what": Question.SETTLE, "run": run, "over": {run: "aborted"}} for name in "ab"}

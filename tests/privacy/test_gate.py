@@ -12,6 +12,7 @@ import colonnade as co
 from colonnade.kernels.bits import unpack_rows
 from colonnade.kernels.ring import Ring
 from colonnade.kernels.sparse_fw import Picks
+from colonnade.privacy.ending import FINISHED
 from colonnade.privacy.events import EXACT, MASKED, Charge, Event, Mechanism, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import ColumnPad, Pad
@@ -105,7 +106,7 @@ def test_noise_needs_a_finite_price(rho):
 def test_a_closed_run_releases_nothing_more():
     book = ledger((NOISY,))
     door = Gate(book, "run", SystemNoise())
-    book.close_run("run", "finished")
+    book.close_run("run", FINISHED)
     with pytest.raises(co.LeakError, match=r"Nothing was sent"):
         door.gaussian(VALUE, rho=RHO)
 
@@ -278,7 +279,7 @@ def test_a_secret_survives_a_crash_and_is_erased_at_the_end(log):
     book = ledger(log=log)
     first = Gate(book, "run", SystemNoise()).secret("mask")
     assert first == Gate(ledger(log=log), "run", SystemNoise()).secret("mask")
-    book.close_run("run", "finished")
+    book.close_run("run", FINISHED)
     assert first != log.secret("run", "program: mask", 32)
 
 

@@ -14,6 +14,7 @@ from spending import own_spent
 
 import colonnade as co
 from colonnade.privacy.accountant import epsilon, rho_for
+from colonnade.privacy.ending import ABORTED, FINISHED, Ending, How
 from colonnade.privacy.events import EXACT, SCORES, Audience, Charge, Event, Mechanism, Scope, row_rho
 from colonnade.privacy.ledger import Ledger, Replaced, Terms
 from colonnade.privacy.store import FileLog, MemoryLog
@@ -75,7 +76,7 @@ def test_what_was_not_used_returns_when_the_run_closes():
     assert pytest.approx(9 * RHO) == own_spent(book)
     book.take("one", EVENT)
     book.record("one", 0, 0, EVENT, "sums", 0)
-    book.close_run("one", "finished")
+    book.close_run("one", FINISHED)
     assert pytest.approx(RHO) == own_spent(book)
     assert pytest.approx(RHO) == book.row_spent()
 
@@ -97,7 +98,7 @@ def test_one_mechanism_of_many_parties_counts_once():
 def test_closing_does_not_return_what_other_parties_may_have_released():
     book = budgeted(1.0)
     book.open_run("one", TERMS, {"a": plan(2), "b": plan(3)})
-    book.close_run("one", "finished")
+    book.close_run("one", FINISHED)
     assert pytest.approx(3 * RHO) == book.row_spent()
 
 
@@ -113,7 +114,7 @@ def test_after_exact_values_left_no_budget_holds_any_more():
     free.open_run("one", TERMS, {"a": (Charge(EXACT, 1, "all"),)})
     free.take("one", EXACT)
     free.record("one", 0, 0, EXACT, "all", 0)
-    free.close_run("one", "finished")
+    free.close_run("one", FINISHED)
     with pytest.raises(co.BudgetExhausted):
         budgeted(5.0, log).open_run("two", TERMS, {"a": plan(1)})
 
@@ -133,15 +134,15 @@ def test_opening_twice_reserves_once():
 
 def test_a_closed_run_is_not_opened_again():
     book = ledger()
-    book.close_run("run", "finished")
+    book.close_run("run", FINISHED)
     with pytest.raises(co.ColonnadeError, match=r"over"):
         book.open_run("run", TERMS, {})
 
 
 def test_closing_twice_is_one_closing():
     book = ledger()
-    book.close_run("run", "finished")
-    book.close_run("run", "finished")
+    book.close_run("run", FINISHED)
+    book.close_run("run", FINISHED)
     assert len(book.log.rows("run", "close")) == 1
 
 
@@ -159,7 +160,7 @@ def test_a_new_period_starts_from_zero_and_keeps_the_past():
     for slot in range(9):
         book.take("one", EVENT)
         book.record("one", 0, slot, EVENT, "sums", 0)
-    book.close_run("one", "finished")
+    book.close_run("one", FINISHED)
     book.renew("a new year")
     book.open_run("two", TERMS, {"a": plan(9)})
     assert book.budget().period == 2
@@ -299,7 +300,7 @@ def test_nothing_is_recorded_for_a_run_that_another_process_closed(tmp_path):
     log, other = FileLog(tmp_path / "a.db"), FileLog(tmp_path / "a.db")
     book = budgeted(1.0, log)
     book.open_run("one", TERMS, {"a": plan(3)})
-    budgeted(1.0, other).close_run("one", "aborted")
+    budgeted(1.0, other).close_run("one", ABORTED)
     with pytest.raises(co.ReplayDiverged, match="over"):
         book.record("one", 0, 0, EVENT, "sums", 0)
     assert log.rows("one", "event") == []
@@ -310,7 +311,7 @@ def test_nothing_is_recorded_for_a_run_that_another_process_closed(tmp_path):
 # ---------------------------------------------------------------- the figures of a budget
 
 
-def spend(book: Ledger, run: str, own: int, others: int = 0, joint: int = 0, used: int | None = None, how="finished"):
+def spend(book: Ledger, run: str, own: int, others: int = 0, joint: int = 0, used: int | None = None, how=FINISHED):
     plans = {"a": (*plan(own), *plan(joint, JOINT)), "b": (*plan(others), *plan(joint, JOINT))}
     book.open_run(run, TERMS, plans)
     for slot in range(own if used is None else used):
@@ -326,11 +327,11 @@ def test_every_figure_of_a_budget_is_the_sum_of_what_is_on_record():
     spend(book, "first", own=9, others=4, joint=2, used=5)  # 4 of its own lines return
     assert own_spent(book) == pytest.approx(5 * RHO)
     assert book.row_spent() == pytest.approx((5 + 4 + 2) * RHO)
-    spend(book, "second", own=3, others=1, how="")
+    spend(book, "second", own=3, others=1, how=None)
     assert own_spent(book) == pytest.approx(8 * RHO)
     assert book.row_spent() == pytest.approx(15 * RHO)
     assert book.open_runs() == {"second"}
-    spend(book, "third", own=6, others=6, used=0, how="refused: no")
+    spend(book, "third", own=6, others=6, used=0, how=Ending(How.REFUSED))
     assert book.row_spent() == pytest.approx(15 * RHO)  # it sent nothing anywhere
     figures = book.budget()
     assert (figures.epsilon, figures.delta, figures.period) == (epsilon(100 * RHO, 1e-6), 1e-6, 1)
@@ -341,7 +342,7 @@ def test_every_figure_of_a_budget_is_the_sum_of_what_is_on_record():
     book.renew("a new year")
     assert book.budget().period == 2
     assert (book.budget().rho, book.budget().lifetime_rho) == pytest.approx((4 * RHO, 15 * RHO))  # "second" is open
-    book.close_run("second", "finished")
+    book.close_run("second", FINISHED)
     spend(book, "fourth", own=2)
     assert book.budget().rho == pytest.approx((3 + 1 + 2) * RHO)
 
@@ -350,7 +351,7 @@ def test_a_budget_holds_up_to_its_limit_and_not_beyond():
     book = budgeted(10 * RHO * (1 + 1e-9))
     spend(book, "one", own=4)
     book.open_run("two", TERMS, {"a": plan(6)})
-    book.close_run("two", "finished")
+    book.close_run("two", FINISHED)
     with pytest.raises(co.BudgetExhausted, match="would bring epsilon to"):
         book.open_run("three", TERMS, {"a": plan(7)})
     with pytest.raises(co.BudgetExhausted, match="this run alone costs"):

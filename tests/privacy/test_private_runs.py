@@ -18,6 +18,7 @@ from spending import own_spent
 
 import colonnade as co
 from colonnade.privacy.block import sum_slack
+from colonnade.privacy.ending import FINISHED, Ending, How
 from colonnade.privacy.events import Charge, Event, Mechanism, Scope, row_rho
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.store import FileLog, MemoryLog
@@ -216,7 +217,7 @@ def test_a_closed_exact_run_still_counts_what_others_released() -> None:
     book = Ledger(MemoryLog(), "a", co.Policy(exact=True))
     exact = Charge(Event(Mechanism.EXACT, math.inf, math.inf), 1, "labels")
     book.open_run("r", TERMS, {"a": (exact,), "b": (exact,)})
-    book.close_run("r", "finished")
+    book.close_run("r", FINISHED)
     assert math.isinf(book.row_spent())
     assert own_spent(book) == 0.0
 
@@ -239,7 +240,7 @@ def test_a_renewal_returns_the_budget_and_keeps_the_record() -> None:
     book = Ledger(MemoryLog(), "a", co.Policy())
     book.open_run("r", TERMS, {"a": (gaussian(0.01),)})
     book.record("r", 0, 0, Event(Mechanism.GAUSSIAN, 0.01, 1.0), "sums", 1)
-    book.close_run("r", "finished")
+    book.close_run("r", FINISHED)
     book.renew("a new year")
     assert book.budget().rho == 0.0
     assert book.budget().lifetime_rho == pytest.approx(0.01)
@@ -256,7 +257,7 @@ def test_unused_reservations_return_when_the_run_closes() -> None:
     book.open_run("r", TERMS, {"a": (gaussian(0.01, 5),), "b": (gaussian(0.02),)})
     assert book.row_spent() == pytest.approx(0.07)
     book.record("r", 0, 0, Event(Mechanism.GAUSSIAN, 0.01, 1.0), "sums", 1)
-    book.close_run("r", "stopped")
+    book.close_run("r", Ending(How.INTERRUPTED))
     assert own_spent(book) == pytest.approx(0.01)
     assert book.row_spent() == pytest.approx(0.03)
 

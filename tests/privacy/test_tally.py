@@ -17,6 +17,7 @@ import colonnade as co
 from colonnade.data.federation_file import new_key
 from colonnade.privacy import ledger as ledgers
 from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.ending import FINISHED, Ending, How
 from colonnade.privacy.events import Charge, Event, Mechanism, Policy, Scope
 from colonnade.privacy.ledger import Ledger, Terms, prices_of_runs
 from colonnade.privacy.store import FileLog, MemoryLog
@@ -36,7 +37,9 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledgers, "EVERY", 10)
 
 
-def spend(book: Ledger, run: str, rho: float = RHO, used: int = 2, scope: Scope = Scope.OWN, how: str = "done") -> None:
+def spend(
+    book: Ledger, run: str, rho: float = RHO, used: int = 2, scope: Scope = Scope.OWN, how: Ending | None = FINISHED
+) -> None:
     event = Event(Mechanism.GAUSSIAN, rho, 1.0, scope)
     book.open_run(run, TERMS, {book.node: (Charge(event, 3, "sums"),), "other": (Charge(event, 1, "sums"),)})
     for slot in range(used):
@@ -92,7 +95,7 @@ RUN = st.tuples(
     st.sampled_from([0.0, 0.1, 0.3, 1e-9, math.inf]),
     st.integers(0, 3),
     st.sampled_from([Scope.OWN, Scope.JOINT]),
-    st.sampled_from(["done", "refused: x", ""]),
+    st.sampled_from([FINISHED, Ending(How.REFUSED, "x"), None]),
     st.booleans(),
 )
 
@@ -172,7 +175,7 @@ def test_who_does_not_know_the_owners_key_trusts_no_snapshot_and_signs_none(tmp_
     for number in range(6):
         spend(ours, f"run{number}")
     store.adopt("left")
-    spend(ours, "left", used=12, how="")  # enough rows for the next snapshot
+    spend(ours, "left", used=12, how=None)  # enough rows for the next snapshot
     kept = last_snapshot(ours.log)
     store.close()
     abort_run(tmp_path, "left")
@@ -323,12 +326,12 @@ def test_what_left_in_a_run_that_is_open_counts_as_released_and_its_whole_plan_a
 def test_a_transaction_that_is_undone_leaves_neither_snapshot_nor_sum(tmp_path, often):
     filled(tmp_path / "a.db", runs=2)
     book = opened(tmp_path / "a.db")
-    spend(book, "open", used=3, how="")
+    spend(book, "open", used=3, how=None)
     spent = book.row_spent()
 
     def interrupted() -> None:
         with book.log.atomic():
-            book.close_run("open", "done")
+            book.close_run("open", FINISHED)
             spend(book, "another")
             assert last_snapshot(book.log) is not None
             raise KeyboardInterrupt

@@ -18,6 +18,7 @@ from colonnade.methods.gram.local import Local
 from colonnade.methods.method import Job
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import COLUMN, ROW, Unit
+from colonnade.privacy.ending import Ending, How
 from colonnade.privacy.events import EXACT, Charge, Event, Mechanism
 from colonnade.privacy.ledger import OPENING, Ledger, Terms, opening
 from colonnade.privacy.mechanisms import SeededNoise
@@ -86,7 +87,7 @@ def test_an_exact_run_has_no_finite_price_of_any_unit_and_neither_fixes_nor_mind
 def test_a_run_that_gave_all_back_fixes_no_unit():
     ledger = book()
     ledger.open_run("one", terms(ROW), PLAN)
-    ledger.close_run("one", "refused: PolicyRefused")
+    ledger.close_run("one", Ending(How.REFUSED, "PolicyRefused"))
     assert ledger.units() == ()
     ledger.open_run("two", terms(Unit("patient", 3)), PLAN)
 

@@ -17,6 +17,7 @@ from colonnade.errors import ProtocolError, StoreError
 from colonnade.network.coordinator_service import job_key
 from colonnade.network.job_queue import QueuedJob
 from colonnade.network.refusals import PeerUndecided
+from colonnade.privacy.ending import ABORTED, FINISHED, Ending, How
 from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runs import call as calls
@@ -285,12 +286,12 @@ def test_how_a_job_ended_is_told_in_the_words_of_the_queue(case, begun, tmp_path
     assert found[1] == " ".join(str(error).split()) if case == "its operator has not answered" else found[1] == why
     with closing(RunStore(tmp_path)) as store:
         over = begun and store.how_ended(run)
-    assert over == ("aborted" if begun and once_begun == "failed" else None if begun else False)
+    assert over == (ABORTED if begun and once_begun == "failed" else None if begun else False)
 
 
 @pytest.mark.parametrize(
     ("how", "told"),
-    [("finished", ("finished", "")), ("failed: X", ("failed", "failed: X"))],
+    [(FINISHED, ("finished", "")), (Ending(How.FAILED, "X"), ("failed", "failed: X"))],
     ids=["finished", "failed"],
 )
 def test_a_job_whose_run_is_over_is_not_begun_again(how, told, tmp_path):

@@ -17,6 +17,7 @@ import colonnade as co
 from colonnade.cli import options, terminal
 from colonnade.cli.doctor import check_service
 from colonnade.cli.terminal import answer, busy, explained, lined, on_screen, write_text
+from colonnade.privacy.ending import Ending
 
 if TYPE_CHECKING:
     from colonnade.runs.config import JobFile
@@ -167,11 +168,11 @@ class Pending:
         same = noted and all(noted[name] == str(path.resolve()) for name, path in given.items())
         if not same or overwrite > noted["overwrite"]:
             return None
-        over = [run for run, how in list(self._ended().items())[noted["ended_before"] :] if how == "finished"]
+        over = [run for run, ending in list(self._ended().items())[noted["ended_before"] :] if ending.finished]
         kept = [self.path.parent / "fits" / f"{run}.json" for run in over]
         return next((path for path in kept if path.is_file()), None)
 
-    def _ended(self) -> dict[str, str]:
+    def _ended(self) -> dict[str, Ending]:
         from colonnade.runtime.run_store import RunStore
 
         with contextlib.closing(RunStore(self.path.parent)) as store:

@@ -45,7 +45,7 @@ def listing(store: options.Store, quiet: Quiet = False, as_json: AsJson = False)
 
 def list_runs(store: Path) -> list[dict[str, Any]]:
     """Every run of a store as plain data."""
-    from colonnade.runtime.run_store import ending_in_words, open_existing
+    from colonnade.runtime.run_store import open_existing
 
     with closing(open_existing(store)) as kept:
         opened = [row for node in kept.nodes() for row in kept.log(node).rows(kind="open")]
@@ -57,7 +57,7 @@ def list_runs(store: Path) -> list[dict[str, Any]]:
         asked = re.search(r"Privacy\(epsilon=([^,]+), delta=([^,]+),", about.get("settings", ""))
         epsilon, delta = (None, None) if asked is None else map(float, asked.groups())
         price = {"method": about.get("method"), "epsilon": epsilon, "delta": delta}
-        state = ending_in_words(over[run]) if run in over else _unfinished(store, run)
+        state = over[run].words if run in over else _unfinished(store, run)
         lines.append({"run": run, "began": began, **price, "state": state})
     return lines
 

@@ -37,6 +37,7 @@ from colonnade.estimators.surroundings import DELTA, looked_at
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.ending import FINISHED
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.statement import Guarantee, Privacy, PrivacyStatement
 from colonnade.privacy.store import write_synced
@@ -307,5 +308,5 @@ def resume_runs(call: str, runs: Sequence[Callable[[], Fit]], store: str | PathL
                             note(remark.path.stem)
                     raise
                 note(fits[-1].run)
-            jobs.end(job, "finished")
+            jobs.end(job, FINISHED)
         return fits

@@ -29,8 +29,9 @@ from colonnade.network.party_status import size_of
 from colonnade.network.questions import Question, pack
 from colonnade.network.run_line import RunDesk
 from colonnade.network.status_page import StatusPage
+from colonnade.privacy.ending import ABORTED
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.run_store import RunStore, abort_run, ending_in_words
+from colonnade.runtime.run_store import RunStore, abort_run
 
 TROUBLES = 20
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a job is tried again
@@ -177,13 +178,13 @@ class CoordinatorService:
             found = store.run_of(job_key(job))
         if found is None:
             return state, why
-        run, how = found
-        if how is not None:
-            return ("finished", "") if how == "finished" else ("failed", ending_in_words(how))
+        run, ending = found
+        if ending is not None:
+            return ("finished", "") if ending.finished else ("failed", ending.words)
         abort_run(self.store, run)
         for party in self.board.connected():  # those that are away hear of it before the next run
             with contextlib.suppress(ColonnadeError):
-                asked = pack({"what": Question.SETTLE, "run": run, "over": {run: "aborted"}})
+                asked = pack({"what": Question.SETTLE, "run": run, "over": {run: ABORTED.code}})
                 self.board.ask(party, asked, timeout=FAREWELL)
         return state, why
 

@@ -21,11 +21,11 @@ from colonnade.network.party_run import UNPINNED, told_of
 from colonnade.network.questions import RUNS, Parcel, Question, letters_in, letters_out, plain_heads
 from colonnade.network.refusals import PeerBroken, PeerRefused, PeerSilent, PeerUndecided, for_others, refusal
 from colonnade.network.replaced_ledger import is_replaced
+from colonnade.privacy.ending import FINISHED, Ending, How
 from colonnade.privacy.ledger import ADMIN, Replaced
 from colonnade.runtime.hosted_node import HostedNode, Joined, Outcome, Standing, Turn
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, Direct, FailureCode, NodeId
-from colonnade.runtime.run_store import ending_in_words
 from colonnade.runtime.turns import Answered, Computed, Lost, NodeLogs, Promise, Turns, gather_answers, wait_for_all
 from colonnade.runtime.wire import HEADER_SIZE, Communication, Letter, Traffic, TrafficRow, encode
 
@@ -81,7 +81,7 @@ class HubRun:
             self.introduce([name for name in self.parties if name not in self.sparing.lost])
         if what == HostedNode.close:
             self.run_log.over(*next(iter(to.values())))
-            if ("finished",) not in to.values():  # whoever made the run fail may not answer at all
+            if (FINISHED,) not in to.values():  # whoever made the run fail may not answer at all
                 self.patience = min(self.hub.patience, FAREWELL)
         unknown = what == HostedNode.remember and not self.reserving  # of a run never begun parties keep nothing
         if what == HostedNode.reserve or unknown:
@@ -232,11 +232,11 @@ class LostParties:
                 f"party {party!r} has not answered for {waited}; at {deadline:g} s {then}", extra={"run": self.run.run}
             )
 
-    def tell_over(self, how: str) -> None:
+    def tell_over(self, ending: Ending) -> None:
         """Let whoever is lost hear that the run is over, if it is there; else it hears so before the next run."""
-        ended = "finished after this party was lost" if how == "finished" else for_others(how)
+        told = Ending(How.LEFT_BEHIND) if ending.finished else for_others(ending)
         for party in self.lost:
-            head = {"run": self.run.run, "how": ended}
+            head = {"run": self.run.run, "how": told.code}
             with contextlib.suppress(ColonnadeError, Lost):
                 self.run.hub.ask(party, Question.OVER, head, (), FAREWELL).result()
 
@@ -352,13 +352,13 @@ class RunLog:
             self.told = time.monotonic()
             log.info("under way", extra={"run": self.run, "round": self.round, "seconds": self._seconds})
 
-    def over(self, how: str) -> None:
+    def over(self, ending: Ending) -> None:
         self.ended = True
         sent = {}
         if self.traffic is not None:
             found = Communication.of(self.traffic)
             sent = {"rounds": found.rounds, "messages": found.messages, "bytes": found.bytes}
-        log.info("over", extra={"run": self.run, "how": ending_in_words(how), **sent, "seconds": self._seconds})
+        log.info("over", extra={"run": self.run, "how": ending.words, **sent, "seconds": self._seconds})
 
     def left(self) -> None:
         """The coordinator lets go of the run; one that is not over can be taken up again."""
@@ -374,9 +374,9 @@ def _lose(party: str) -> NoReturn:
     raise Lost(party)
 
 
-def _settle_head(over: Mapping[str, str]) -> dict[str, Any]:
+def _settle_head(over: Mapping[str, Ending]) -> dict[str, Any]:
     last = list(over.items())[-RUNS:]  # of older ones nobody is still waiting to hear
-    return {"over": {run: for_others(how) for run, how in last}}
+    return {"over": {run: for_others(ending).code for run, ending in last}}
 
 
 # What a host is asked, as a question to a party and the fields of its head.
@@ -385,7 +385,7 @@ _QUESTIONS: dict[Callable[..., Any], tuple[Question, Callable[..., dict[str, Any
     HostedNode.standing: (Question.STANDING, dict),
     HostedNode.vouch: (Question.VOUCH, lambda heads: {"heads": plain_heads(heads)}),
     HostedNode.remember: (Question.REMEMBER, lambda when, heads: {"when": when, "heads": plain_heads(heads)}),
-    HostedNode.close: (Question.OVER, lambda how: {"how": for_others(how)}),
+    HostedNode.close: (Question.OVER, lambda ending: {"how": for_others(ending).code}),
     HostedNode.settle: (Question.SETTLE, _settle_head),
     HostedNode.join: (Question.JOIN, dict),
     HostedNode.resend: (Question.RESEND, lambda since: {"since": dict(since)}),

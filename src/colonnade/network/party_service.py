@@ -42,13 +42,14 @@ from colonnade.network.questions import Parcel, Question
 from colonnade.network.rate_limit import RateLimit
 from colonnade.network.replaced_ledger import keyed_head
 from colonnade.network.score_order import is_order
+from colonnade.privacy.ending import Ending, How
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import write_synced
-from colonnade.privacy.tally import OWNER, REFUSED
+from colonnade.privacy.tally import OWNER
 from colonnade.runtime.hosted_node import FINAL, HostedNode, code_of
 from colonnade.runtime.program import COORDINATOR, FailureCode
-from colonnade.runtime.run_store import HUB_SAYS, RunStore, ending_in_words
+from colonnade.runtime.run_store import RunStore
 
 PROTOCOL = 7  # since 6 a party may answer that its operator has not decided yet; since 7 it is told of a basis
 # Of runs that this process does not hold. One that is put off is proposed again, as one that nobody has decided on.
@@ -56,7 +57,6 @@ PROPOSALS_AT_ONCE, PROPOSALS_A_SECOND = 200, 5.0
 OK, UNAVAILABLE, DIVERGED, UNKNOWN, UNDECIDED = 0, 16, 17, 18, 19  # beside the codes of runtime/program.py
 
 _USED_NAMES = {OWNER, "node", "align", "store"}  # in the records they stand for something else than a run
-_HOW = re.compile(r"[ -~]{1,100}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 log = logging.getLogger("colonnade.network.party_service")
@@ -208,8 +208,8 @@ class PartyService:
         questions.check_call(text := questions.text_in(asked, "call"), sizes)
         proposal = Proposal(_run_name(asked), Call.from_json(text), agreement, asked.head.get("code"))
         for run in self.ledger.open_runs() | self.log.unerased():
-            if (how := self.run_store.how_ended(run)) is not None:
-                self.ledger.close_run(run, how)  # a process died before it could close the ledger
+            if (ending := self.run_store.how_ended(run)) is not None:
+                self.ledger.close_run(run, ending)  # a process died before it could close the ledger
         if (
             self.run_store.how_ended(proposal.run) is not None
         ):  # also one that its ledger never opened: a name is used once
@@ -346,7 +346,7 @@ class PartyService:
         except (ColonnadeError, OSError, MemoryError):
             raise
         except Exception as error:
-            self._end(name, f"failed: {type(error).__name__}")  # as below
+            self._end(name, Ending(How.FAILED, type(error).__name__))  # as below
             raise
         head = run.keep_turn(done)
         if done.failure is None:
@@ -354,7 +354,7 @@ class PartyService:
         log.warning("stopped", extra={"run": name, "error": type(done.failure).__name__, "why": str(done.failure)})
         # For good, and before anybody hears of it, on either road. A step that fails is not in the transcript: tried
         # again it would draw noise again, and its letters would be covered by keys that have covered the farewell.
-        self._end(name, f"failed: {type(done.failure).__name__}")
+        self._end(name, Ending(How.FAILED, type(done.failure).__name__))
         told = run.outgoing(head, self.neighbours)
         return Parcel({**told.head, "finished": True, "more": False}, told.blobs)
 
@@ -373,7 +373,7 @@ class PartyService:
 
     def over(self, asked: Parcel) -> Parcel:
         """The run ended. Whether others sent nothing cannot be known here: their part of the price stays counted."""
-        self._end(_run_name(asked), _read_how(asked.head.get("how")))
+        self._end(_run_name(asked), _read_ending(asked.head.get("how")))
         return Parcel({})
 
     def settle(self, asked: Parcel) -> Parcel:
@@ -383,23 +383,23 @@ class PartyService:
             raise WireError("settle wants the runs that are over")
         self.withdraw(*over)
         for run in self.ledger.open_runs() & over.keys():
-            self._end(run, _read_how(over[run]))
+            self._end(run, _read_ending(over[run]))
         return Parcel({})
 
-    def _end(self, run: str, how: str) -> None:
+    def _end(self, run: str, ending: Ending) -> None:
         """The run is over here; what it did not use returns. A standing order is ended by its party alone."""
         if is_order(self.log, run):
             return
         self.runs.pop(run, None)
         self.withdraw(run)
         if self.approvals.forget(run):
-            log.info("not begun", extra={"run": run, "how": ending_in_words(how)})
+            log.info("not begun", extra={"run": run, "how": ending.words})
         if self.neighbours is not None:
             self.neighbours.end(run)
         if self.run_store.has_begun(run) and self.run_store.how_ended(run) is None:
-            self.run_store.end(run, how)
-            log.info("over", extra={"run": run, "how": ending_in_words(how)})
-        self.ledger.close_run(run, how)
+            self.run_store.end(run, ending)
+            log.info("over", extra={"run": run, "how": ending.words})
+        self.ledger.close_run(run, ending)
 
     def _run_asked(self, asked: Parcel) -> PartyRun:
         run = self.runs.get(_run_name(asked))
@@ -426,11 +426,12 @@ def _run_name(asked: Parcel) -> str:
     return run
 
 
-def _read_how(how: object) -> str:
-    """How a run ended, in the hub's words: fit for a terminal, and never taken for this party's own refusal."""
-    if not (isinstance(how, str) and _HOW.fullmatch(how)):
-        raise WireError("the end of a run without a short word on how it ended")
-    return f"{HUB_SAYS}{how}" if how.startswith(REFUSED) or ending_in_words(how).startswith(REFUSED) else how
+def _read_ending(code: object) -> Ending:
+    """How a run ended by the word of the hub, which is never taken for this party's own."""
+    try:
+        return replace(Ending.of(code), by_hub=True)
+    except ValueError as error:
+        raise WireError("the end of a run without a code of how it ended") from error
 
 
 def _heads(asked: Parcel) -> Mapping[str, tuple[int, bytes]]:

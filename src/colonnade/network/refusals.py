@@ -6,8 +6,11 @@ log. The words depend on the code, the question and whether it is about scores: 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from colonnade.errors import ColonnadeError, PeerFailed
 from colonnade.network.questions import Phase, Question
+from colonnade.privacy.ending import Ending
 from colonnade.runtime.program import FailureCode
 
 
@@ -118,8 +121,7 @@ def refusal(party: str, what: Question, code: object, *, scores: bool = False) -
     return kind(f"{party!r} refused {what!r} ({name}): {why} {_SPENT[when]} Its own log says why.")
 
 
-def for_others(how: str) -> str:
+def for_others(ending: Ending) -> Ending:
     """How a run ended, for other parties: not whether one refused, was silent or failed, that may tell of a budget."""
-    stage, _, name = how.rpartition(": ")
     ours = {kind.__name__ for kind in (PeerSilent, PeerRefused, PeerBroken)}
-    return f"{stage}: {PeerFailed.__name__}" if name in ours else how
+    return replace(ending, error=PeerFailed.__name__) if ending.error in ours else ending

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 from colonnade.errors import BudgetExhausted, InvalidInput, LeakError, LedgerDamaged, ReplayDiverged
 from colonnade.privacy.accountant import Budget, check_budget, rho_for
+from colonnade.privacy.ending import Ending
 from colonnade.privacy.events import (
     Charge,
     Event,
@@ -47,7 +48,6 @@ from colonnade.privacy.store import Log, Row
 from colonnade.privacy.tally import (
     EVERY,
     OWNER,
-    REFUSED,
     Snapshot,
     Tally,
     last_snapshot,
@@ -147,12 +147,11 @@ class Ledger:
             )
         return found
 
-    def close_run(self, run: str, how: str) -> None:
+    def close_run(self, run: str, ending: Ending) -> None:
         """Return what was not used. Closing twice is one closing; closing what was never opened is nothing."""
-        # A run that was REFUSED (by this party or another) sent nothing anywhere, so the others' part returns too.
         with self.log.atomic():
             if self.log.rows(run, "open") and not self.log.rows(run, "close"):
-                self.log.append(run, CLOSING, "close", "", json.dumps({"how": how, "when": _now()}).encode())
+                self.log.append(run, CLOSING, "close", "", json.dumps({"how": ending.code, "when": _now()}).encode())
                 self._snapshot()
         self.log.erase(run)
         self._left.pop(run, None)
@@ -431,7 +430,7 @@ def prices_of_runs(log: Log) -> list[RunPrice]:
         own, rest, end = float(opened["own_rho"]), rest_rho(opened), math.inf
         if row.run in closed:  # what this party did not use returns; the others' part stays as planned
             own, end = math.fsum(actual.get(row.run, [])), closed[row.run].seq
-            rest = 0.0 if json.loads(closed[row.run].body)["how"].startswith(REFUSED) else rest
+            rest = 0.0 if Ending.of(json.loads(closed[row.run].body)["how"]).returns_all else rest
         prices.append(RunPrice(end, own, own + rest))
     return prices
 

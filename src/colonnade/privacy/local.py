@@ -28,6 +28,7 @@ from typing import Any
 from colonnade.errors import BudgetExhausted
 from colonnade.privacy.accountant import check_budget, delta_left
 from colonnade.privacy.accountant import epsilon as epsilon_of
+from colonnade.privacy.ending import FINISHED, Ending, How
 from colonnade.privacy.events import Mechanism, Plan, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
@@ -83,14 +84,14 @@ class LocalLedger:
                 ledger.open_run(run, terms, {HOLDER: plan}, distance + _counted_distance(ledger))
             gate = Gate(ledger, run, noise)
             gate.begin(0, 1, None)
-            how = "interrupted"
+            ending = Ending(How.INTERRUPTED)
             try:
                 yield gate
-                how = "done"
+                ending = FINISHED
             finally:
                 with log.atomic():
                     gate.flush()
-                    ledger.close_run(run, how)
+                    ledger.close_run(run, ending)
 
     def total(self) -> Total:
         """All runs of the ledger so far; runs that never closed count with their whole plan."""

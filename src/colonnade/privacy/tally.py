@@ -22,11 +22,11 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from colonnade.errors import LedgerDamaged
+from colonnade.privacy.ending import Ending
 from colonnade.privacy.events import SCORES, Event, Scope
 from colonnade.privacy.keyring import public_key
 from colonnade.privacy.store import Log, Row
 
-REFUSED = "refused"  # how a run ended that was never begun
 OWNER = "owner"  # the run of rows that the owner writes, not a program
 EVERY = 4096  # rows after which a snapshot is worth a signature
 
@@ -165,7 +165,7 @@ class Tally:
         if run is None:
             return
         # What this party did not use returns; the others' part stays as planned, unless nothing was sent anywhere.
-        rest = 0.0 if json.loads(row.body)["how"].startswith(REFUSED) else run.rest
+        rest = 0.0 if Ending.of(json.loads(row.body)["how"]).returns_all else run.rest
         price = run.own_left.value() + rest
         self._count(price)
         if 0.0 < price < math.inf:

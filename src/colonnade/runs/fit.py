@@ -33,11 +33,11 @@ from colonnade.methods.method import Answer, GraphMethod, Job, Method, Own, Swam
 from colonnade.methods.node_setup import terms_of
 from colonnade.privacy import statement as stating
 from colonnade.privacy.block import Block
+from colonnade.privacy.ending import FINISHED, Ending, How
 from colonnade.privacy.events import Plan, row_rho
 from colonnade.privacy.ledger import Replaced
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import Privacy, PrivacyStatement, not_private, remarks_on
-from colonnade.privacy.tally import REFUSED
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.problem.kernel import Support
 from colonnade.runs import call as calls
@@ -250,13 +250,13 @@ class RunDriver:
             self.reserve()
         except tuple(FINAL) as error:
             with contextlib.suppress(errors.PeerFailed):  # whoever refused this refuses what follows from it, too
-                self.end(f"{REFUSED}: {type(error).__name__}")
+                self.end(Ending(How.REFUSED, type(error).__name__))
             raise
         try:
             return self.hosted_nodes.drive()
         except tuple(FINAL) as error:
             with contextlib.suppress(errors.PeerFailed):
-                self.end(f"failed: {type(error).__name__}")
+                self.end(Ending(How.FAILED, type(error).__name__))
             raise
 
     @contextlib.contextmanager
@@ -293,16 +293,16 @@ class RunDriver:
         self.ask_all(HostedNode.reserve, terms, self.plans, keys)
         self.exchange_heads("start")
 
-    def end(self, how: str) -> None:
-        self.store.end(self.run, how)
-        self.ask_all(HostedNode.close, how)
+    def end(self, ending: Ending) -> None:
+        self.store.end(self.run, ending)
+        self.ask_all(HostedNode.close, ending)
         self.exchange_heads("end")
 
     def finish(self) -> None:
         """The result is there. Parties elsewhere that cannot be told now are told before the next run: an error would
         have the caller repeat the call, which would begin and pay another run."""
         try:
-            self.end("finished")
+            self.end(FINISHED)
         except errors.ColonnadeError as error:
             if self.federation.away is None or self.store.how_ended(self.run) is None:
                 raise

@@ -34,11 +34,12 @@ from colonnade.network.coordinator_service import job_key
 from colonnade.network.job_queue import JobQueue, QueuedJob
 from colonnade.network.refusals import PeerUndecided
 from colonnade.network.run_line import LinedHub, PipeLog
+from colonnade.privacy.ending import Ending
 from colonnade.runs.config import read_job
 from colonnade.runs.fit import fit_as
 from colonnade.runs.result import Fit, load
 from colonnade.runtime.hosted_node import FINAL
-from colonnade.runtime.run_store import RunStore, abort_run, ending_in_words
+from colonnade.runtime.run_store import RunStore, abort_run
 
 GLANCE = 0.2  # seconds between two looks at a job
 
@@ -154,7 +155,7 @@ def _drive(job: QueuedJob, text: str, fed: Federation, hub: LinedHub, store: Pat
     return "finished", "", _run(job, store)
 
 
-def _found(job: QueuedJob, store: Path) -> tuple[str, str | None] | None:
+def _found(job: QueuedJob, store: Path) -> tuple[str, Ending | None] | None:
     with contextlib.closing(RunStore(store)) as kept:
         return kept.run_of(job_key(job))
 
@@ -167,10 +168,10 @@ def _run(job: QueuedJob, store: Path) -> str:
 def _ended(job: QueuedJob, store: Path) -> tuple[str, str, str] | None:
     """How a job ended whose run was over when its process died."""
     found = _found(job, store)
-    if found is None or (how := found[1]) is None:
+    if found is None or (ending := found[1]) is None:
         return None
     run = found[0]
-    return ("finished", "", run) if how == "finished" else ("failed", ending_in_words(how), run)
+    return ("finished", "", run) if ending.finished else ("failed", ending.words, run)
 
 
 def _close(job: QueuedJob, store: Path) -> None:

@@ -34,6 +34,7 @@ from colonnade.errors import (
     ProtocolError,
     WireError,
 )
+from colonnade.privacy.ending import Ending
 from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, public_key
@@ -140,7 +141,7 @@ class HostedNode:
         for witness, (count, head) in seen.items():
             self.ledger.check_head(count, head, witness)
 
-    def settle(self, over: Mapping[str, str]) -> set[str]:
+    def settle(self, over: Mapping[str, Ending]) -> set[str]:
         """Close what is still open of runs that are over: their process died before it could close every ledger. The
         others that are open, or not erased yet."""
         left = self.ledger.open_runs() | self.log.unerased()
@@ -163,9 +164,9 @@ class HostedNode:
         """Keep where other ledgers stand."""
         self.ledger.remember(self.run, when, heads)
 
-    def close(self, how: str) -> None:
+    def close(self, ending: Ending) -> None:
         """The run is over; what it did not use returns."""
-        self.ledger.close_run(self.run, how)
+        self.ledger.close_run(self.run, ending)
 
     # ------------------------------------------------------------------------ its node
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from colonnade.errors import InvalidInput, LedgerDamaged, StoreError
+from colonnade.privacy.ending import ABORTED, Ending
 from colonnade.privacy.events import Policy
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog, Log, MemoryLog, Row
@@ -36,22 +37,7 @@ _SIGNING = ("store", "signing key")  # the name of that secret
 _FINGERPRINTS = ("store", "fingerprint key")
 _LEDGERS = "ledgers"  # the name of a note: whose ledgers were made here
 _EVERY = 512  # rows of the journal after which a snapshot is worth a signature
-HUB_SAYS = "the hub says: "  # before what another organisation says of a run's end
-Settle = Callable[[dict[str, str]], Mapping[str, Iterable[str] | None]]  # `RunStore.tell` says what it does
-# The journal says how a run ended by a word and the name of an error; people read what that means. Of other parties a
-# party hears PeerFailed and no more (network/refusals.py): which of the three it was is theirs.
-_WORDS = {
-    "PeerSilent": "failed: a party did not answer in time",
-    "PeerRefused": "refused: a party's policy, budget or operator said no",
-    "PeerBroken": "failed: a party could not go on",
-    "PeerFailed": "failed: another node refused, could not go on or did not answer",
-    "PolicyRefused": "refused: a policy does not allow it",
-    "BudgetExhausted": "refused: a budget does not allow it",
-    "InvalidInput": "failed: data, files or settings do not fit it",
-    "LeakError": "failed: something would have left without passing a gate",
-    "WireError": "failed: something came that is no message of ours",
-    "ProtocolError": "failed: a node broke the rules of the conversation, or nobody could go on",
-}
+Settle = Callable[[dict[str, Ending]], Mapping[str, Iterable[str] | None]]  # `RunStore.tell` says what it does
 
 
 class MemoryStore:
@@ -72,10 +58,10 @@ class MemoryStore:
     def fit_path(self, run: str) -> Path | None:  # noqa: ARG002
         return None
 
-    def end(self, run: str, how: str) -> None:
+    def end(self, run: str, ending: Ending) -> None:
         """Nothing to remember."""
 
-    def how_ended(self, run: str) -> str | None:  # noqa: ARG002  nothing is remembered
+    def how_ended(self, run: str) -> Ending | None:  # noqa: ARG002  nothing is remembered
         return None
 
     def tell(self, nodes: Iterable[str], settle: Settle) -> None:
@@ -153,7 +139,7 @@ class RunStore:
             found = self.run_of(job)
             run = new_run_id() if found is None else found[0]
             if found is not None and found[1] is not None:
-                raise InvalidInput(f"the run of this job, {run}, is over: {ending_in_words(found[1])}.")
+                raise InvalidInput(f"the run of this job, {run}, is over: {found[1].words}.")
             if (held := self.lock(run)) is None:
                 raise StoreError(f"run {run} is being driven by another process; wait for its end.")
             if found is None:
@@ -163,7 +149,7 @@ class RunStore:
         finally:
             held.close()
 
-    def run_of(self, job: str) -> tuple[str, str | None] | None:
+    def run_of(self, job: str) -> tuple[str, Ending | None] | None:
         """The run that a job has begun, and how it ended; None before it began."""
         key = self._keyed_hash(job)
         begun = next(iter(self._journal.begun_as(key)), None)
@@ -225,10 +211,10 @@ class RunStore:
     def fit_path(self, run: str) -> Path | None:
         return self.folder / "fits" / f"{run}.json"
 
-    def end(self, run: str, how: str) -> None:
+    def end(self, run: str, ending: Ending) -> None:
         """The one moment from which the run is over."""
         with self._journal.atomic():
-            self._journal.append(run, 0, "end", "", json.dumps({"how": how, "when": _now()}).encode())
+            self._journal.append(run, 0, "end", "", json.dumps({"how": ending.code, "when": _now()}).encode())
             last = last_snapshot(self._journal)
             if self._journal.length() - (0 if last is None else last.count) >= _EVERY:
                 self._journal.check()
@@ -262,7 +248,7 @@ class RunStore:
     def has_begun(self, run: str) -> bool:
         return self._journal.holds(run, "begin")
 
-    def how_ended(self, run: str) -> str | None:
+    def how_ended(self, run: str) -> Ending | None:
         """How a run ended; None: it has not."""
         return next(map(_how, self._journal.rows(run, "end")), None)
 
@@ -270,7 +256,7 @@ class RunStore:
         """Every run, and when it began."""
         return [(row.run, row.body.decode()) for row in self._journal.rows(kind="begin")]
 
-    def ended(self) -> dict[str, str]:
+    def ended(self) -> dict[str, Ending]:
         """The runs that are over, and how they ended."""
         return {row.run: _how(row) for row in self._journal.rows(kind="end")}
 
@@ -293,13 +279,13 @@ def noted_ledgers(journal: FileLog) -> set[str]:
 def finished_elsewhere(journal: FileLog) -> dict[str, str]:
     """The runs of another organisation that finished here, and when: every one was in a ledger of this store."""
     adopted = {row.run for row in journal.rows(kind="begin") if not row.key}
-    ends = {row.run: row for row in journal.rows(kind="end") if row.run in adopted and _how(row) == "finished"}
+    ends = {row.run: row for row in journal.rows(kind="end") if row.run in adopted and _how(row).finished}
     return {run: str(json.loads(row.body).get("when", "")) for run, row in ends.items()}
 
 
-def _how(row: Row) -> str:
+def _how(row: Row) -> Ending:
     try:
-        return str(json.loads(row.body)["how"])
+        return Ending.of(json.loads(row.body)["how"])
     except (ValueError, KeyError, TypeError) as error:  # nobody has walked the rows that a snapshot vouches for
         raise LedgerDamaged(
             f"row {row.seq} of runs.db, the end of run {row.run}, cannot be read: it was changed. Nothing is released: "
@@ -337,14 +323,6 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def ending_in_words(how: str) -> str:
-    """How a run ended, for people; what has no words stays as it is."""
-    name = how.rpartition(": ")[2]
-    if name not in _WORDS:
-        return how
-    return f"{HUB_SAYS}{_WORDS[name]}" if how.startswith(HUB_SAYS) else _WORDS[name]
-
-
 def released(folder: str | Path, run: str) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """What is on record about a run: its terms, and what left each node whose ledger is here."""
     with closing(open_existing(folder)) as store:
@@ -366,8 +344,8 @@ def abort_run(folder: str | Path, run: str) -> list[str]:
     """End an interrupted run; the nodes whose ledgers were closed."""
     with closing(open_existing(folder)) as store:
         _check_begun(store, run)
-        if (how := store.how_ended(run)) is not None:
-            raise InvalidInput(f"run {run} is over already: {ending_in_words(how)}.")
+        if (ended := store.how_ended(run)) is not None:
+            raise InvalidInput(f"run {run} is over already: {ended.words}.")
         return _abort(store, run)
 
 
@@ -382,12 +360,12 @@ def _abort(store: RunStore, run: str) -> list[str]:
     if held is None:
         raise StoreError(f"run {run} is being driven by another process; stop that first.")
     with held:
-        store.end(run, "aborted")
+        store.end(run, ABORTED)
     # The store may be a party's, whose key is elsewhere: every row is read, and nothing signed.
     ledgers = [Ledger(store.log(node), node, Policy(), snapshots=False) for node in store.nodes()]
     touched = [ledger.node for ledger in ledgers if run in ledger.open_runs()]
     for ledger in ledgers:
-        ledger.close_run(run, "aborted")
+        ledger.close_run(run, ABORTED)
     return touched
 
 

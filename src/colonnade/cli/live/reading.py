@@ -17,6 +17,7 @@ from urllib.parse import quote
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 from colonnade.methods import load_all
 from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.ending import Ending
 from colonnade.privacy.events import Policy, kind_of
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog, check_format
@@ -24,7 +25,7 @@ from colonnade.privacy.tally import rest_rho
 from colonnade.runs.budgets import DELTA, Account, account_of, last_policy
 from colonnade.runtime.node import LOOK, header_and_length
 from colonnade.runtime.program import BY_CODE, COORDINATOR
-from colonnade.runtime.run_store import ending_in_words, node_name
+from colonnade.runtime.run_store import node_name
 
 NEWEST = 50  # runs on the page
 TAIL = 40  # messages on the page
@@ -100,7 +101,9 @@ class Reader:
         """The newest runs, the last one first."""
         with self._looking(self.folder / "runs.db") as journal:
             begun = journal.ask(_BEGUN, NEWEST)
-            ended = {run: str(json.loads(row.body)["how"]) for run, _ in begun for row in journal.rows(run, "end")}
+            ended = {
+                run: Ending.of(json.loads(row.body)["how"]) for run, _ in begun for row in journal.rows(run, "end")
+            }
         with contextlib.ExitStack() as files:
             nodes = {name: files.enter_context(self._looking(path)) for name, path in self._nodes().items()}
             held = _locked_files()
@@ -109,9 +112,11 @@ class Reader:
     def run(self, name: str) -> Run | None:
         return next((run for run in self.runs() if run.name == name), None)
 
-    def _run(self, name: str, began: str, how: str | None, held: set[int] | None, nodes: dict[str, ReadingLog]) -> Run:
+    def _run(
+        self, name: str, began: str, ending: Ending | None, held: set[int] | None, nodes: dict[str, ReadingLog]
+    ) -> Run:
         openings = {node: json.loads(row.body) for node, log in nodes.items() for row in log.rows(name, "open")}
-        state = ending_in_words(how) if how is not None else self._going(name, held)
+        state = ending.words if ending is not None else self._going(name, held)
         if not openings:
             return Run(name, began, state)
         terms = next(iter(openings.values()))["terms"]
