@@ -583,7 +583,7 @@ def test_the_sign_of_zero_does_not_change_the_digest():
     assert Schema((Numeric("x", -0.0, 1),)).digest() == Schema((Numeric("x", 0, 1.0),)).digest()
 
 
-DATE = 'version = 2\n[[column]]\ntype = "date"\nname = "a"\n'
+DATE = 'version = 1\n[[column]]\ntype = "date"\nname = "a"\n'
 
 
 def test_a_schema_written_by_hand_needs_only_what_has_no_default(tmp_path):
@@ -656,8 +656,8 @@ def test_a_schema_written_by_hand_needs_only_what_has_no_default(tmp_path):
         (DATE + 'low = 2000-01-01\nhigh = 2001-01-01\nparts = "month"\n', r"Write a list, as in parts"),
         (DATE + "low = 2000-01-01\nhigh = 2001-01-01\nmissing = 1999-01-01\n", r"missing = 1999-01-01 lies outside"),
         (DATE + 'low = 2000-01-01\nhigh = 2001-01-01\nformat = ""\n', r"format is ''. Write for example"),
-        ("version = 3\n", r"of version 3, and this Colonnade reads up to 2. Install a newer"),
-        ('version = "2"\n', r"version is '2'. Write version = 2"),
+        ("version = 2\n", r"of version 2, and this Colonnade reads up to 1. Install a newer"),
+        ('version = "1"\n', r"version is '1'. Write version = 1"),
         (
             '[[column]]\ntype="categorical"\nname="a"\nlevels=["missing"]\nmissing="indicator"\n',
             r"name 'a=missing' stands for 2 columns",
@@ -733,7 +733,7 @@ def test_a_file_of_version_1_means_what_it_meant():
 
 
 def test_a_date_written_by_hand_needs_only_its_bounds():
-    text = 'version = 2\n[[column]]\ntype = "date"\nname = "day"\nlow = 2000-01-01\nhigh = "2010-01-01"\n'
+    text = 'version = 1\n[[column]]\ntype = "date"\nname = "day"\nlow = 2000-01-01\nhigh = "2010-01-01"\n'
     assert Schema((DAY,)) == Schema.from_text(text)
 
 

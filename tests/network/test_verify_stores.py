@@ -34,11 +34,6 @@ def change(path: Path, statement: str) -> None:
         db.execute(statement)
 
 
-def forget_owner(store: Path) -> None:
-    """As an earlier version left it."""
-    change(store / "runs.db", "delete from meta where name = 'ledgers'")
-
-
 @pytest.fixture
 def between(tmp_path: Path) -> Path:  # noqa: F811
     """The stores of a hub and of its parties after two runs, and a party's ledger of before the second."""
@@ -51,8 +46,7 @@ def between(tmp_path: Path) -> Path:  # noqa: F811
     return tmp_path
 
 
-@pytest.mark.parametrize("noted", [True, False], ids=["this version", "an earlier version"])
-def test_undisturbed_stores_between_organisations_pass(noted, between):
+def test_undisturbed_stores_between_organisations_pass(between):
     for name in ("hub", "party0", "party1", "labels"):
         with contextlib.closing(RunStore(between / name)) as books:
             (owner,) = books.nodes()
@@ -60,8 +54,6 @@ def test_undisturbed_stores_between_organisations_pass(noted, between):
             rows = books.log(owner).length()
         assert remembered  # of others, whose ledgers are not here
         assert owner == (COORDINATOR if name == "hub" else name)
-        if not noted:
-            forget_owner(between / name)
         assert verify(between / name) == (0, f"{owner}: {rows:,} rows, whole")
 
 
@@ -119,11 +111,8 @@ def one_process(store: Path, witnesses: str) -> None:
 
 
 @pytest.mark.parametrize("witnesses", ["a", "b", "ab"], ids=["the first", "the second", "both"])
-@pytest.mark.parametrize("noted", [True, False], ids=["this version", "an earlier version"])
-def test_a_store_of_one_process_holds_what_any_of_its_ledgers_remembers(witnesses, noted, tmp_path):  # noqa: F811
+def test_a_store_of_one_process_holds_what_any_of_its_ledgers_remembers(witnesses, tmp_path):  # noqa: F811
     one_process(tmp_path, witnesses)
-    if not noted:
-        forget_owner(tmp_path)
     assert verify(tmp_path) == (
         0,
         f"a: {int('a' in witnesses)} rows, whole b: {int('b' in witnesses)} rows, whole c: 2 rows, whole",

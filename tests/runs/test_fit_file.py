@@ -150,24 +150,6 @@ def test_what_is_one_off_is_refused(case, plain, tmp_path):
     assert words in str(caught.value)
 
 
-def test_what_versions_2_and_3_left_out_is_as_it_was_then(plain, tmp_path):
-    """Version 2 called the errors so, and had no release; 3 knew no offsets."""
-    raw = json.loads(json.dumps(plain[PRIVATE]))
-    errors = {party: {**x, "places": [0], "values": [0.5]} for party, x in raw["coefficients"].items()}
-    older = {**{name: value for name, value in raw.items() if name != "beside"}, "spread": errors}
-    third = co.load(write(tmp_path / "3.json", json.dumps(older), 3))
-    assert (third.beside, third.released is None) == ({}, False)
-    older = {name: value for name, value in older.items() if name not in ("spread", "release")}
-    second = co.load(write(tmp_path / "2.json", json.dumps({**older, "errors": errors}), 2))
-    assert second.released is None
-    assert [x[0] for x in second.spread.values()] == [x[0] for x in third.spread.values()] == [0.5] * len(errors)
-    earliest = co.load(write(tmp_path / "1.json", json.dumps({**older, "errors": errors}), 1))
-    assert earliest.spread is None  # they were given then where they do not cover
-    for version in (2, 3):  # what only version 1 may leave out
-        with pytest.raises(co.InvalidInput, match="is not a whole saved fit"):
-            co.load(write(tmp_path / "lost.json", json.dumps(older), version))
-
-
 @pytest.mark.parametrize("version", [0, -1, True, 1.0, "1", None])
 def test_a_version_that_nobody_wrote_is_damage(version, plain, tmp_path):
     with pytest.raises(co.InvalidInput, match="is not a saved fit, or it is damaged"):
@@ -236,9 +218,8 @@ def test_a_coefficient_of_no_column_is_refused(plain, tmp_path):
         "NaN",
     ],
 )
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_body_that_is_no_fit_is_refused(text, version, tmp_path):
-    assert tried(write(tmp_path / "fit.json", text, version)) == "refused"
+def test_a_body_that_is_no_fit_is_refused(text, tmp_path):
+    assert tried(write(tmp_path / "fit.json", text)) == "refused"
     (tmp_path / "fit.json").write_text(text)
     assert tried(tmp_path / "fit.json") == "refused"
 

@@ -155,13 +155,11 @@ def test_saved_and_read_it_is_the_same_model(fits, tmp_path: Path) -> None:
         np.testing.assert_allclose(twice.coefficients[party], x, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.chance(0, "two solutions of one release, of seeded noise")
-def test_an_earlier_file_is_solved_again_from_what_it_has(fits) -> None:
-    fit = fits["inference"]  # rows as they are: nothing beside the matrix was used
-    assert fit.release.rule == "raw"
-    bare = replace(fit, released=replace(fit.release, solving=None)).without("lab")
-    for party, x in fit.without("lab").coefficients.items():
-        np.testing.assert_allclose(bare.coefficients[party], x, rtol=1e-9, atol=1e-12)
+@pytest.mark.chance(0, "a refusal, which goes by what is missing")
+def test_a_release_that_does_not_say_what_it_was_solved_with_is_not_solved_again(fits) -> None:
+    bare = replace(fits["inference"], released=replace(fits["inference"].release, solving=None))
+    with pytest.raises(co.InvalidInput, match="does not say what it was solved with"):
+        bare.without("lab")
 
 
 def test_a_fit_without_a_release_says_what_can_be_done(tmp_path: Path) -> None:

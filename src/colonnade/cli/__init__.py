@@ -32,7 +32,6 @@ class Listed(NamedTuple):
     panel: str
     where: str
     line: str
-    kind: str = ""  # of a command that reads its words in a way of its own: the name of its class, in the same file
     more: tuple[str, ...] = ()  # of a group: commands that stand in other files
 
 
@@ -48,7 +47,7 @@ COMMANDS = {
         "simulate:simulate",
         "Compare budgets on rows that are set aside, beside each party alone and all together without privacy.",
     ),
-    "fit": Listed(FILES, "fit:fit", "Run a configuration file; `colonnade init` writes one.", "FitCommand"),
+    "fit": Listed(FILES, "fit:fit", "Run a configuration file; `colonnade init` writes one."),
     "predict": Listed(
         FILES, "predict:predict", "Write key, score, probability and class of new rows, in the labels' own words."
     ),
@@ -136,8 +135,7 @@ def _load(name: str) -> Any:
             command.epilog = EXIT_CODES
         tree.add_typer(found, name=name, help=listed.line, no_args_is_help=True)
     else:
-        kind = _at(f"{listed.where.partition(':')[0]}:{listed.kind}") if listed.kind else None
-        tree.command(name, cls=kind, epilog=EXIT_CODES)(found)
+        tree.command(name, epilog=EXIT_CODES)(found)
     return get_group(tree).commands[name]
 
 

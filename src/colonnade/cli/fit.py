@@ -7,10 +7,9 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 
 import colonnade as co
 from colonnade.cli import options, terminal
@@ -20,17 +19,6 @@ if TYPE_CHECKING:
     from colonnade.runs.config import Configured
 
 STOPPED = "interrupted; with the same store, the same command goes on where this one stopped."
-MOVED = "`colonnade fit` runs a CONFIG.toml. For one file of rows: colonnade sparse FILE, with the same options."
-
-
-class FitCommand(TyperCommand):
-    """Names the command that took over --data. The context is typer's own or click's, by the version of typer."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if any(word.partition("=")[0] == "--data" for word in args):
-            complain("error: ", MOVED)
-            raise typer.Exit(2)
-        return super().parse_args(ctx, args)
 
 
 def fit(

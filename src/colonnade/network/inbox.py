@@ -30,7 +30,7 @@ from colonnade.network.shared_file import SharedFile
 MOST = 200  # questions that are open
 KEPT = 1000  # questions of which an answer, or that nobody answered, is still known
 _CODE = 4  # bytes that tell a question from the one before it about the same run
-_FORMAT = 2
+_FORMAT = 1
 _SCHEMA = """
 create table if not exists question(
     run text primary key, code text not null, digest blob not null, shown text not null, asked real not null,

@@ -66,7 +66,7 @@ class Event:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Event:
-        """The event of a row of a ledger; in files of format 1 it is the whole row."""
+        """The event of a row of a ledger, or one alone."""
         try:
             raw = json.loads(text)
             raw = raw.get("event", raw)

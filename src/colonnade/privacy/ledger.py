@@ -171,7 +171,7 @@ class Ledger:
         return found.score_runs
 
     def units(self) -> tuple[str, ...]:
-        """What the runs that count were about: one unit, none yet, or several in a file of an earlier version."""
+        """What the runs that count were about: one unit, or none yet."""
         return tuple(dict.fromkeys(unit for unit, _ in self.counted_units()))
 
     def counted_units(self) -> list[tuple[str, str]]:
@@ -249,7 +249,7 @@ class Ledger:
         """Every release, oldest first."""
         entries = []
         for row in self.log.rows(run, "event"):
-            raw = {**_UNSAID, **json.loads(row.body)}
+            raw = json.loads(row.body)
             event = Event.from_json(row.body)
             entries.append(Entry(row.run, row.tick, int(row.key), event, raw["what"], raw["round"], raw["when"]))
         return entries
@@ -378,9 +378,6 @@ class Ledger:
                 "released. Restore the newest copy; if it is lost, let the owner begin a new ledger, and all others "
                 "take its record: `colonnade runs replaced`."
             )
-
-
-_UNSAID = {"what": "not recorded", "round": 0, "when": ""}  # of events of format 1
 
 
 def _read_replaced(body: Mapping[str, Any]) -> Replaced:

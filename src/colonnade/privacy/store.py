@@ -28,7 +28,7 @@ from colonnade.errors import LedgerDamaged, StoreError
 from colonnade.privacy.database import disk, explain, open_database
 
 LARGE = 1 << 20
-_FORMAT = 2  # 1: an event stood alone in its row, an opening named its row's whole price (privacy/ledger.py reads both)
+_FORMAT = 1
 _START = bytes(32)
 _SIZE = struct.Struct("<Q").pack
 _SCHEMA = """
@@ -164,8 +164,8 @@ class FileLog:
             found = self.stored_format()
             if found is None:
                 self._db.execute("insert into meta values ('format', ?)", (_FORMAT,))
-            elif found != _FORMAT:
-                self._upgrade(found)
+            else:
+                check_format(self.path, found)
         self._has_tables = True
 
     def stored_format(self) -> object:
@@ -173,14 +173,6 @@ class FileLog:
         with disk(self.path):
             found = self._db.execute("select value from meta where name = 'format'").fetchone()
         return None if found is None else found[0]
-
-    def _upgrade(self, found: object) -> None:
-        """Mark a file of an earlier format, inside the transaction that opens it, so that an earlier Colonnade does not
-        misread what is added from now on. No row is rewritten: peers remember the chain of hashes, so readers know all
-        formats."""
-        check_format(self.path, found)
-        self.verify()
-        self._db.execute("update meta set value = ? where name = 'format'", (_FORMAT,))
 
     def atomic(self) -> contextlib.AbstractContextManager[None]:
         """One transaction, taken before reading so that two processes cannot decide on the same past; nests."""

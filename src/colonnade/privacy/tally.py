@@ -31,7 +31,7 @@ OWNER = "owner"  # the run of rows that the owner writes, not a program
 EVERY = 4096  # rows after which a snapshot is worth a signature
 
 _KINDS = ("open", "event", "close", "budget", "peer", "replaced")
-_FORMAT = "colonnade ledger snapshot 2"
+_FORMAT = "colonnade ledger snapshot 1"
 _COUNTS = ("score_runs", "unread_plans", "releases", "exact", "renewals")
 _PLACES = 1074  # every float is a whole number of 2**-1074
 
@@ -231,11 +231,7 @@ class Tally:
 
 def rest_rho(opened: Mapping[str, Any]) -> float:
     """What a run reserved about the same row at other parties or together."""
-    if "rest_rho" in opened:
-        return float(opened["rest_rho"])
-    # A file of format 1 names the price of a row in one sum.
-    whole = float(opened["row_rho"])
-    return whole if math.isinf(whole) else whole - float(opened["own_rho"])
+    return float(opened["rest_rho"])
 
 
 # ------------------------------------------------------------------------------------ over a log

@@ -269,9 +269,6 @@ def verify_ledgers(store: str | Path) -> dict[str, int]:
             for peer, (count, head) in witness.remembered().items():
                 if peer in ledgers:
                     ledgers[peer].check_head(count, head, witness.node)
-                # In a store of an earlier version that holds several ledgers, all were one owner's.
-                elif not own and len(ledgers) > 1:
-                    raise _gone(store, peer, f"{witness.node!r} remembers {count:,} rows of it")
         _check_finished(ledgers, finished)
         return counts
 

@@ -66,7 +66,7 @@ class ClassSums:
 def class_sums(release: Release | None) -> ClassSums | str:
     """The sums by class of a release, or why there are none."""
     if release is None:
-        return "this fit has no release: its method releases no Gram matrix, or its file is an earlier one"
+        return "this fit has no release: its method releases no Gram matrix"
     if release.label.kind != "classes":
         return "the labels are no classes"
     size, rows = len(release.columns), release.rows

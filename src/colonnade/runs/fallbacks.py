@@ -61,8 +61,8 @@ def check_fallbacks(order: Order, fit: Fit, models: Path, party: str) -> None:
     if not path.is_file():
         raise InvalidInput(
             f"{party!r} was not told what fallbacks of run {order.model} follow from, so it takes none: its "
-            "coordinator was of an earlier version, or could not say so before the run ended. Nothing was approved. "
-            "Make an order without fallbacks, or learn again."
+            "coordinator could not say so before the run ended. Nothing was approved. Make an order without "
+            "fallbacks, or learn again."
         )
     if fit.released is None or path.read_text(encoding="ascii") != basis(fit):
         raise InvalidInput(

@@ -53,9 +53,6 @@ from colonnade.runs.release_file import (
 from colonnade.runtime.wire import Communication
 from colonnade.views.fit_facts import CoefficientPath, Coefficients, FitFacts
 
-# What files of version 1 leave out: their writer did not know it yet, and it was so.
-_UNSAID: dict[str, Any] = {"elsewhere": (), "numbers": (), "remarks": (), "facts": {}, "by_rows": False}
-_UNSAID |= dict.fromkeys(("errors", "path", "link", "model"))
 _DENSE = 256  # numbers that a byte of the file may stand for: coefficients are written sparse
 # Graphs are no part of a problem, and a small file could ask for a large one.
 _PARTS = {name: getattr(problems, name) for name in problems.__all__ if name not in ("Topology", "Changing")}
@@ -73,16 +70,9 @@ def write_fit(fit: FitFacts, path: Path) -> None:
 def read_fit(path: Path) -> dict[str, Any]:
     """The fields of a fit that `write_fit` wrote, and its release."""
     again = "Save the fit again, or restore a copy."
-    _, version, body = read_sealed(path, {FIT: FIT_FORMAT}, "a saved fit", again)
+    _, body = read_sealed(path, {FIT: FIT_FORMAT}, "a saved fit", again)
     try:
         raw = json.loads(body)
-        if version == 1:  # errors were given then where they do not cover, too
-            stated = {"derivation": "its file names no derivation", **raw["privacy"]}
-            raw = {**_UNSAID, **raw, "privacy": stated, "errors": None}
-        if version < 3:
-            raw = {**raw, "spread": raw["errors"], "release": None}
-        if version < 4:  # rows had no offsets and weights
-            raw = {**raw, "beside": {}}
         _check(raw, path.stat().st_size)
         return _from_plain(raw)
     except DAMAGED as error:

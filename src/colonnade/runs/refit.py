@@ -17,7 +17,7 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.methods.gram.answer import COVER, DRAWN, Curves, GramSolution, chosen_weight, doubts
-from colonnade.methods.gram.rule import Gram, RowFrame, Solving, Sums, as_they_are
+from colonnade.methods.gram.rule import Gram, RowFrame, Sums, as_they_are
 from colonnade.methods.gram.solve import solve
 from colonnade.methods.method import Swamped
 from colonnade.problem import GroupL1Ball, GroupLasso, Problem
@@ -27,7 +27,6 @@ from colonnade.views.fit_facts import CoefficientPath, Coefficients
 if TYPE_CHECKING:
     from colonnade.runs.result import Fit
 
-RIDGES = {"raw": 1.0, "weak": 4.0}  # of releases from before they were kept beside; all others 1.5
 CHOSEN = " was chosen for the error"  # of a penalty: as chosen_weight has it
 
 
@@ -96,8 +95,8 @@ def _solve(fit: Fit, part: Release, left: Sequence[str], problem: Problem) -> Gr
     names = [(party, str(name)) for party in left for name in fit.features[party]]
     place = {name: k for k, name in enumerate(names)}
     keep = np.array([place[column.party, column.name] for column in part.columns], np.int64)
-    before = Solving(RIDGES.get(part.rule, 1.5), np.full(keep.size, np.inf), part.sums, choose=True, select=False)
-    solving = part.solving or before
+    if (solving := part.solving) is None:
+        raise InvalidInput("this release does not say what it was solved with, so no part of it can be solved again.")
     name = cast('Literal["raw", "centred", "screened", "weak"]', part.rule)
     rule = replace(as_they_are(keep.size, 1.0), name=name, ridge=solving.ridge)  # all that solving reads of a rule
     frame = RowFrame(keep, part.centre, part.scale, np.array(list(part.norms.values())), solving.doubt)

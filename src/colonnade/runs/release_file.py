@@ -29,7 +29,7 @@ from colonnade.runs.release import Release, ReleasedColumn
 # What reading a file that is damaged, or not ours, may end in.
 DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError, MemoryError)
 LARGEST = 1 << 31  # bytes of a file
-FIT, FIT_FORMAT = "colonnade fit", 4  # saved fits, and the version that is written
+FIT, FIT_FORMAT = "colonnade fit", 1  # saved fits, and the version that is written
 _WHOLE = 2**53
 Rule = Callable[[Any], bool]
 
@@ -40,8 +40,8 @@ def write_sealed(path: Path, kind: str, version: int, body: str) -> None:
     write_synced(path, text.encode())
 
 
-def read_sealed(path: Path, known: Mapping[str, int], what: str, again: str) -> tuple[str, int, str]:
-    """Kind, version and body of a file; `known`: the kinds that may be, with the latest version of each."""
+def read_sealed(path: Path, known: Mapping[str, int], what: str, again: str) -> tuple[str, str]:
+    """Kind and body of a file; `known`: the kinds that may be, with the latest version of each."""
     raw = read_bytes(path, LARGEST)
     try:
         head, _, body = raw.decode("utf-8").replace("\r\n", "\n").partition("\n")
@@ -57,7 +57,7 @@ def read_sealed(path: Path, known: Mapping[str, int], what: str, again: str) -> 
         raise InvalidInput(f"{later}. Install that one: pip install --upgrade colonnade.")
     if hashlib.sha256(body.encode()).hexdigest() != header.get("sha256"):
         raise InvalidInput(f"{path} is damaged: its content does not match its check-sum. Restore it from a copy.")
-    return kind, version, body
+    return kind, body
 
 
 # ------------------------------------------------------------------------------------------------ rules
@@ -143,7 +143,7 @@ def write_release(release: Release, path: Path) -> None:
 
 def read_release(path: Path) -> Release:
     """The release of a file that `write_release` wrote, or of a saved fit."""
-    kind, _, body = read_sealed(path, {KIND: FORMAT, FIT: FIT_FORMAT}, "a saved release or fit", AGAIN)
+    kind, body = read_sealed(path, {KIND: FORMAT, FIT: FIT_FORMAT}, "a saved release or fit", AGAIN)
     try:
         raw = json.loads(body)
         raw = raw if kind == KIND else raw.get("release")
@@ -178,8 +178,6 @@ def to_plain(release: Release) -> dict[str, Any]:
 
 def from_plain(raw: Any) -> Release:
     """The inverse of `to_plain`; InvalidInput, or what damaged data end in, where a field is not of its kind."""
-    if isinstance(raw, Mapping):  # what earlier files lack
-        raw = {"sums": None, "solving": None, "cut": _was_cut(raw), **raw}
     if not isinstance(raw, Mapping) or set(raw) != {one.name for one in fields(Release)}:
         raise InvalidInput("it does not have the fields of a release")
     if not (statement(raw["statement"]) and tabled(finite)(raw["norms"])):
@@ -203,11 +201,6 @@ def from_plain(raw: Any) -> Release:
     )
     _check(made)
     return made
-
-
-def _was_cut(raw: Mapping[str, Any]) -> bool:
-    """Before files said so, rows as they are had the entries of curves cut toward zero."""
-    return raw.get("rule") == "raw" and any(one.get("kind") == "part" for one in raw.get("columns", ()))
 
 
 def _check(release: Release) -> None:

@@ -64,8 +64,8 @@ class Fit(FitFacts):
         """The noisy Gram matrix that was released, and what it takes to read it: any linear model for nothing more."""
         if self.released is None:
             raise InvalidInput(
-                f"this fit has no release: {self.method} releases no Gram matrix, or an earlier Colonnade saved the "
-                "fit, which kept coefficients alone. Fit with method=co.PrivateGram(purpose='inference')."
+                f"this fit has no release: {self.method} releases no Gram matrix. Fit with "
+                "method=co.PrivateGram(purpose='inference')."
             )
         return self.released
 

@@ -424,13 +424,12 @@ def recorded_form(letter: Letter) -> bytes:
     return b"".join((_HASHED, body[:HEADER_SIZE], len(body).to_bytes(8, "little"), letter.sha256))
 
 
-def header_and_length(start: bytes, length: int) -> tuple[bytes, int] | None:
+def header_and_length(start: bytes, length: int) -> tuple[bytes, int]:
     """The head and the length of a sent message, from the first bytes of what is kept of it."""
-    # None if they are not kept: earlier versions wrote of a large one its hash alone.
     if not start.startswith(_HASHED):
         return start[:HEADER_SIZE], length
     at = len(_HASHED) + HEADER_SIZE
-    return (start[len(_HASHED) : at], int.from_bytes(start[at : at + 8], "little")) if length == LOOK + 32 else None
+    return start[len(_HASHED) : at], int.from_bytes(start[at : at + 8], "little")
 
 
 class Receipts:

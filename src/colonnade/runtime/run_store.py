@@ -269,7 +269,7 @@ Store = MemoryStore | RunStore
 
 
 def noted_ledgers(journal: FileLog) -> set[str]:
-    """Whose ledgers were made in a store; empty where an earlier version made them all."""
+    """Whose ledgers were made in a store."""
     try:
         return set(map(str, json.loads(journal.noted(_LEDGERS) or b"[]")))
     except (ValueError, TypeError):

@@ -41,7 +41,7 @@ from colonnade.data.text_file import naming, read_text, shortened, toml_of
 from colonnade.errors import InvalidInput, StoreError, unquoted
 from colonnade.kernels.arrays import Floats
 
-VERSION = 2
+VERSION = 1
 _EXPECTED = {Date: (cells.holds_days, "dates"), Categorical: (cells.holds_levels, "levels")}  # all others: numbers
 
 
