@@ -255,6 +255,7 @@ class Catch(Method):
     rounds: int = 1
     length: int = 0
     TITLE: ClassVar[str] = "to and fro"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[dict[type | None, type]] = {Ball: Back, Finish: Done}
 
     def check(self, job: Any) -> None:

@@ -24,7 +24,7 @@ import colonnade as co
 from colonnade.cli.party import PROMPT, SEEN, _ask, _cost, _read_reply, _show
 from colonnade.errors import BudgetExhausted, PeerFailed, PolicyRefused
 from colonnade.methods.method import Job
-from colonnade.methods.node_setup import Call, source_of, terms_of
+from colonnade.methods.node_setup import Call, protocol_of, terms_of
 from colonnade.network.party_run import Request, absence_in_words
 from colonnade.network.questions import Question
 from colonnade.privacy.accountant import Budget
@@ -310,7 +310,7 @@ class Asked:
 
     def propose(self, run: str):
         call = Call(SECURE.method, SECURE.problem, SECURE.privacy)
-        head = {"run": run, "call": call.to_json(), "code": source_of(call.method), "session": ""}
+        head = {"run": run, "call": call.to_json(), "code": protocol_of(call.method), "session": ""}
         return self.hub.ask("party0", Question.CONSIDER, head)
 
     def reserved(self) -> list:

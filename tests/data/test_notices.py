@@ -374,7 +374,7 @@ def lab_service(tmp_path, table_: pl.DataFrame, approve) -> tuple[PartyService, 
 
 def test_a_party_hears_of_its_own_columns_and_nobody_else_does(tmp_path, caplog, monkeypatch):
     """The operator's request and log name the column; what the hub is answered is the same as for a table in order."""
-    from colonnade.methods.node_setup import Call, source_of
+    from colonnade.methods.node_setup import Call, protocol_of
     from colonnade.network.questions import pack
 
     answers, requests = {}, []
@@ -388,7 +388,7 @@ def test_a_party_hears_of_its_own_columns_and_nobody_else_does(tmp_path, caplog,
         monkeypatch.setattr(PartyData, "federation", lambda *_, known=everybody: known)
         method = co.PrivateGram(cross="secure").variant(RIDGE)
         call = Call(method, RIDGE, PRIVATE, None)
-        asked = pack({"what": "consider", "run": "run-1", "call": call.to_json(), "code": source_of(method)})
+        asked = pack({"what": "consider", "run": "run-1", "call": call.to_json(), "code": protocol_of(method)})
         with caplog.at_level(logging.WARNING):
             caplog.clear()
             answers[name] = service.answer(asked)

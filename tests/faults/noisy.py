@@ -64,6 +64,7 @@ class NoisySums(Method):
 
     rounds: int = 3
     TITLE: ClassVar[str] = "noisy sums"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[dict] = {Again: Noisy, Finish: Done}
     DERIVATION: ClassVar[str] = "a toy"
 

@@ -36,6 +36,7 @@ class Gossip(GraphMethod):
     bare: bool = False
     extra: int = 0  # releases beyond the plan
     TITLE: ClassVar[str] = "gossip"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Mapping[type | None, type]] = {None: Mean}
     SPLITS: ClassVar[tuple[str, ...]] = ("columns", "rows")
 

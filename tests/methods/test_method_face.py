@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 import colonnade as co
 from colonnade.methods.method import GraphMethod, Method, MethodBase
-from colonnade.methods.node_setup import from_plain, known_methods, to_plain
+from colonnade.methods.node_setup import from_plain, known_methods, protocol_of, to_plain
 from colonnade.runs.config import accepted
+from colonnade.runtime.program import BY_TYPE
 from contract import EVERY_METHOD
 
 PUBLIC = {name: getattr(co, name) for name in co.__all__ if hasattr(getattr(co, name), "price")}
@@ -55,26 +57,38 @@ def test_nobody_looks_for_an_attribute_that_a_method_may_or_may_not_have():
         assert not [name for name in declared for look in ("getattr", "hasattr") if f'{look}(method, "{name}"' in text]
 
 
-def test_the_fingerprint_covers_all_that_decides_what_leaves(monkeypatch):
-    """Not the method's folder alone: curves, schemas, noise and solvers elsewhere change what a run releases too."""
-    from colonnade.methods import node_setup
+def spoken(kind: type[MethodBase]) -> str:
+    """A digest of all that its nodes may ask and answer: numbers, names and fields of messages."""
+    both = {one for pair in kind.REPLIES.items() for one in pair if one is not None}
+    shapes = sorted(
+        (BY_TYPE[one].code, one.__name__, *((f.name, f.declared) for f in BY_TYPE[one].fields)) for one in both
+    )
+    return hashlib.sha256(repr(shapes).encode()).hexdigest()[:8]
 
-    package = Path(node_setup.__file__).parents[1]
-    before = node_setup.source_of(co.PrivateGram())
-    for name in (
-        "kernels/curves.py",
-        "data/schema/table.py",
-        "problem/cone.py",
-        "privacy/gate.py",
-        "methods/method.py",
-    ):
-        changed = (package / name).read_bytes() + b"\n"
-        read = Path.read_bytes
-        monkeypatch.setattr(
-            Path, "read_bytes", lambda self, n=name, c=changed, r=read: c if self == package / n else r(self)
-        )
-        node_setup._hashed.cache_clear()
-        assert node_setup.source_of(co.PrivateGram()) != before, name
-        monkeypatch.undo()
-    node_setup._hashed.cache_clear()
-    assert node_setup.source_of(co.PrivateGram()) == before != node_setup.source_of(co.SharingADMM())
+
+PROTOCOLS = {
+    "BlockFrankWolfe": (1, "8f94ad46"),
+    "CentralFrankWolfe": (1, "50ef1ba1"),
+    "DistributedFrankWolfe": (1, "ef605130"),
+    "GraphADMM": (1, "530bbd7d"),
+    "GraphRidge": (1, "4e83d88d"),
+    "GraphTLS": (1, "2f8cbe8f"),
+    "GraphZerothOrder": (1, "3eb95d3f"),
+    "PrivateBlockFrankWolfe": (1, "ae2ce502"),
+    "PrivateGram": (1, "0b33bd36"),
+    "PrivateSharingADMM": (1, "6b42b9cd"),
+    "SharingADMM": (1, "558ed609"),
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_whoever_changes_what_nodes_say_raises_the_protocol(name):
+    """A new digest wants a new number: nodes of two releases would misunderstand each other."""
+    assert (PUBLIC[name].PROTOCOL, spoken(PUBLIC[name])) == PROTOCOLS[name]
+
+
+def test_a_comment_keeps_nodes_together_and_a_protocol_keeps_them_apart(monkeypatch):
+    before = protocol_of(co.PrivateGram())
+    assert before != protocol_of(co.SharingADMM())
+    monkeypatch.setattr(co.PrivateGram, "PROTOCOL", co.PrivateGram.PROTOCOL + 1)
+    assert protocol_of(co.PrivateGram()) != before

@@ -19,7 +19,7 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import InvalidInput, WireError
-from colonnade.methods.node_setup import Call, known_methods, known_values, source_of
+from colonnade.methods.node_setup import Call, known_methods, known_values, protocol_of
 from colonnade.network.party_service import OK, UNAVAILABLE
 from colonnade.network.questions import (
     CALL,
@@ -77,7 +77,7 @@ def graph(size: int, edges: Any = ((0, 1),)) -> dict[str, Any]:
 def proposed(method: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     plain = json.loads(Call(co.DistributedFrankWolfe(), LEAST, None).to_json())
     call = {**plain, **({} if method is None else {"method": method}), **more}
-    code = source_of(co.DistributedFrankWolfe())
+    code = protocol_of(co.DistributedFrankWolfe())
     return {"what": "consider", "run": "run", "call": json.dumps(call), "code": code, "session": ""}
 
 

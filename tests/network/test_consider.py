@@ -31,7 +31,7 @@ from test_party_service import (  # noqa: F401
 
 import colonnade as co
 from colonnade.errors import PeerFailed, ReplayDiverged
-from colonnade.methods.node_setup import Call, source_of
+from colonnade.methods.node_setup import Call, protocol_of
 from colonnade.network import party_run
 from colonnade.network.hub_run import FAREWELL
 from colonnade.network.inbox import Inbox
@@ -300,7 +300,7 @@ def test_a_yes_is_about_the_rows_that_were_agreed_on_then(tmp_path):  # noqa: F8
     call = Call(co.SharingADMM(rounds=2), co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1)), None)
     with Straw(keyed(tmp_path)) as straw:
         straw.meet(straw.made.federation)
-        head = {"run": "run", "call": call.to_json(), "code": source_of(call.method), "session": straw.session}
+        head = {"run": "run", "call": call.to_json(), "code": protocol_of(call.method), "session": straw.session}
         asked = operators(straw)
         assert straw.raw("bank", "consider", head).head == {"code": OK}
         service = straw.services["bank"]

@@ -74,7 +74,7 @@ def test_a_run_id_that_was_used_is_refused(tmp_path):
     """Public randomness and keys follow from the id: nobody may be talked into using one twice."""
     fit, made = over_the_network(LASSO, federation(LASSO), tmp_path)
     job = Job(LASSO.problem, made.federation.roster())
-    code = terms_of(job, LASSO.method).fingerprint
+    code = terms_of(job, LASSO.method).protocol
     asked = {"what": "reserve", "call": Call(LASSO.method, LASSO.problem, None).to_json(), "code": code}
     with contextlib.closing(made.service(made.names[0])) as service:
         assert unpack(service.answer(pack({**asked, "run": "another"}))).head["code"] == OK

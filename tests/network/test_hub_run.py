@@ -225,7 +225,7 @@ def run_of(**hub: Any) -> Any:
 
 def test_the_coordinator_reserves_with_the_keys_that_the_file_pins_and_not_with_those_that_were_said():
     one, asked = run_of()
-    terms = SimpleNamespace(fingerprint="code", method="method")
+    terms = SimpleNamespace(protocol="code", method="method")
     to = {name: (terms, "plans", {"said": b"key"}) for name in (COORDINATOR, "a", "b")}
     assert one.ask(HostedNode.reserve, to) == {COORDINATOR: COORDINATOR}
     reserve = (COORDINATOR, HostedNode.reserve, terms, "plans", {"pinned": b"key"})

@@ -63,6 +63,7 @@ class Ball(Method):
     there: int
     back: int
     TITLE: ClassVar[str] = "a large ball"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[dict[type | None, type]] = {Throw: Catch, Finish: Done}
 
     def check(self, job: Any) -> None:

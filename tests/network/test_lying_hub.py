@@ -14,7 +14,7 @@ from test_lost_between import federation as federation_of_three
 from test_party_service import BREAKS, NOISY, REFUSES, Straw, proposal, run_of, straw_hub, tmp_path  # noqa: F401
 
 import colonnade as co
-from colonnade.methods.node_setup import Call, source_of
+from colonnade.methods.node_setup import Call, protocol_of
 from colonnade.network.party_service import DIVERGED, OK
 from colonnade.network.questions import Parcel
 from colonnade.privacy.accountant import rho_for
@@ -99,7 +99,7 @@ def reserved(straw: Straw) -> dict[str, Parcel]:
     asked = {
         "run": "run",
         "call": call.to_json(),
-        "code": source_of(call.method.variant(PROBLEM, TERMS)),
+        "code": protocol_of(call.method.variant(PROBLEM, TERMS)),
         "session": "",
     }
     said = {name: straw.raw(name, "reserve", asked) for name in straw.made.names}

@@ -30,7 +30,7 @@ from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.schema.columns import Numeric
 from colonnade.data.schema.table import Schema
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError, StoreError, WireError
-from colonnade.methods.node_setup import Call, source_of
+from colonnade.methods.node_setup import Call, protocol_of
 from colonnade.network import party_run, refusals
 from colonnade.network.hub import Grpc, read_answer
 from colonnade.network.hub_run import RunLog
@@ -156,7 +156,7 @@ def straw_hub(case: Case, folder: Path, policy: co.Policy | None = None, lose=No
 def proposal(case: Case, run: str = "run", seeded: bool = True, **changes) -> dict:
     noise = SeededNoise(1) if case.privacy is not None and seeded else None
     call = Call(changes.get("method", case.method), changes.get("problem", case.problem), case.privacy, noise)
-    return {"run": run, "call": call.to_json(), "code": source_of(call.method.variant(call.problem)), "session": ""}
+    return {"run": run, "call": call.to_json(), "code": protocol_of(call.method.variant(call.problem)), "session": ""}
 
 
 def met(straw: Straw, case: Case, run: str = "run", seeded: bool = True) -> None:
@@ -823,7 +823,7 @@ def test_parties_that_are_told_different_things_under_one_run_do_not_meet(tmp_pa
         said = {}
         for name, rounds in (("bank", 20), ("shop", 21)):
             call = Call(co.SharingADMM(rounds=rounds), problem, None)
-            head = {"run": "run", "call": call.to_json(), "code": source_of(call.method), "session": straw.session}
+            head = {"run": "run", "call": call.to_json(), "code": protocol_of(call.method), "session": straw.session}
             said[name] = straw.raw(name, "reserve", head)
             assert said[name].head["code"] == OK
         for name, other in (("bank", "shop"), ("shop", "bank")):

@@ -28,7 +28,7 @@ from colonnade.data.schema.table import Schema
 from colonnade.errors import ColonnadeError, HeldByParty, InvalidInput, PeerFailed
 from colonnade.methods import masked_scores
 from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.node_setup import Call, source_of
+from colonnade.methods.node_setup import Call, protocol_of
 from colonnade.network.party_data import PartyData, Scoring, basis_path, part_path
 from colonnade.network.party_file import Limits
 from colonnade.network.party_run import Request
@@ -344,7 +344,7 @@ def test_a_pinned_list_of_models_keeps_others_from_scoring(tmp_path):  # noqa: F
 
 def proposal(model: object, run: str = "scores", **more) -> dict:
     call = Call(MaskedScores(model, 0.0), STAR.problem, None).to_json()  # type: ignore[arg-type]
-    return {"run": run, "call": call, "code": source_of(MaskedScores("", 0.0)), "session": "", **more}
+    return {"run": run, "call": call, "code": protocol_of(MaskedScores("", 0.0)), "session": "", **more}
 
 
 def test_a_model_is_a_run_that_the_party_has_a_part_of(tmp_path):  # noqa: F811

@@ -77,10 +77,10 @@ def test_of_an_exact_run_it_says_that_nobody_is_protected(exact):  # noqa: F811
 
 @pytest.mark.chance(0, "facts that the test gives, and names of hashes")
 def test_hashes_and_pinned_keys_of_what_ran_are_on_it(private):  # noqa: F811
-    facts = {"keys": {"bank": "ed25519:ab"}, "federation": "f00d", "fingerprint": "0.1.0 abc"}
+    facts = {"keys": {"bank": "ed25519:ab"}, "federation": "f00d", "protocol": "0.1.0 abc"}
     page = Page(render_officer(replace(private, facts=facts)))
     ran = dict(row for row in table_of(page, "Hashes of what ran") if len(row) == 2)
-    assert (ran["code of the run"], ran["federation file, SHA-256"]) == ("0.1.0 abc", "f00d")
+    assert (ran["release and protocol"], ran["federation file, SHA-256"]) == ("0.1.0 abc", "f00d")
     assert {"model, SHA-256", "problem, SHA-256", "schema of bank, SHA-256"} <= ran.keys()
     assert table_of(page, "Keys that the federation file pins") == [["bank", "ed25519:ab"]]
 

@@ -553,7 +553,7 @@ def test_where_no_epsilon_holds_the_report_promises_nothing(page):
 
 def test_facts_of_the_run_are_shown_where_they_are_known(fit):
     facts = {"rows": 80, "brought": {"lab": 90}, "policies": {"lab": "exact values may leave"}}
-    facts |= {"settings": "DistributedFrankWolfe(rounds=12)", "fingerprint": "0.1.0 abc"}
+    facts |= {"settings": "DistributedFrankWolfe(rounds=12)", "protocol": "0.1.0 abc"}
     page = shown(replace(fit, facts=facts))
     rows = {row[0]: row for row in table_of(page, "Who took part")}
     assert rows["lab"] == ["lab", "columns", "exact values may leave", "90", "3"]
@@ -562,7 +562,7 @@ def test_facts_of_the_run_are_shown_where_they_are_known(fit):
     assert bare[0] == ["party", "holds", "columns"]  # of what nothing is known there is no column
     assert any("80 rows matched in all parties" in words for words in page.words)
     assert ["settings and privacy terms", "DistributedFrankWolfe(rounds=12)"] in table_of(page, "What was asked")
-    assert ["code of the run", "0.1.0 abc"] in table_of(page, "What this run was")
+    assert ["release and protocol", "0.1.0 abc"] in table_of(page, "What this run was")
 
 
 def test_the_hash_of_the_model_changes_with_the_model_only(fit):

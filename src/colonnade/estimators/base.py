@@ -261,7 +261,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
     def _terms(self, recipe: RowRecipe | PickRecipe) -> Terms:
         name = type(self).__name__
         settings = json.dumps({"recipe": type(recipe).__name__, **vars(recipe)}, sort_keys=True, default=str)
-        return Terms(name, settings, Trust.NOBODY, str(ROW), ROW.neighbours, fingerprint="")
+        return Terms(name, settings, Trust.NOBODY, str(ROW), ROW.neighbours, protocol="")
 
     def _statement(
         self, privacy: Privacy, rho: float, why: str, ledger: LocalLedger, targets: int, notes: tuple[Condition, ...]

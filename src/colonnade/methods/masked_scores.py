@@ -111,6 +111,7 @@ class MaskedScores(MethodBase):
     coefficients: Mapping[str, Floats] = field(default_factory=dict, repr=False)
     curves: int = 0  # to which depth the model's run bent the columns that were left open
     TITLE: ClassVar[str] = "scores of rows by a model"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     KEEPS_MONOTONE: ClassVar[bool] = True  # it learns nothing
     ADJUSTS: ClassVar[bool] = True

@@ -246,6 +246,7 @@ class MethodBase(ABC):
     """What every method says of itself. A method is a frozen dataclass that subclasses `Method` or `GraphMethod`."""
 
     TITLE: ClassVar[str]  # as reports and ledgers name it
+    PROTOCOL: ClassVar[int]  # raised whenever its nodes say, or take for said, anything else than before
     REPLIES: ClassVar[Replies]  # the one answer to each request
     SEALED: ClassVar[tuple[type, ...]] = ()  # messages that nobody but the coordinator may read
     DERIVATION: ClassVar[str | None] = None  # where docs/privacy.md proves its price; None: it releases exact values

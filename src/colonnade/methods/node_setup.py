@@ -13,8 +13,6 @@ cannot travel.
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
@@ -22,7 +20,6 @@ from difflib import get_close_matches
 from functools import cache, lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,8 +45,6 @@ from colonnade.runtime.program import COORDINATOR, NodeId, Program
 
 AnyMethod = Method | GraphMethod | MaskedScores
 Nodes = tuple[NodeId, ...]
-
-BESIDE_METHODS = ("methods", "kernels", "problem", "privacy", "data/schema")  # whose text is part of what ran
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,23 +160,13 @@ def _place(job: Job, method: AnyMethod, keyed: bool) -> tuple[Condition, ...]:
 def terms_of(job: Job, method: AnyMethod) -> Terms:
     """What the parties of a run approve, as their ledgers keep it."""
     unit, trust = job.roster.unit, Trust.NOBODY if job.privacy is None else str(job.privacy.trust)
-    return Terms(method.TITLE, f"{method!r} {job.privacy!r}", trust, str(unit), unit.neighbours, source_of(method))
+    return Terms(method.TITLE, f"{method!r} {job.privacy!r}", trust, str(unit), unit.neighbours, protocol_of(method))
 
 
-def source_of(method: AnyMethod) -> str:
-    """The version of colonnade, and a hash of the text of all that decides what leaves: the method's own folder, and
-    BESIDE_METHODS, where values are computed, noised, solved for and, before that, made from tables."""
-    return f"{installed()} {_hashed(Path(inspect.getfile(type(method))).parent)}"
-
-
-@cache
-def _hashed(home: Path) -> str:
-    package = Path(__file__).parents[1]
-    text = hashlib.sha256()
-    for folder in (home, *(package / room for room in BESIDE_METHODS)):
-        for file in sorted(folder.glob("*.py")):
-            text.update(file.read_bytes())
-    return text.hexdigest()[:16]
+def protocol_of(method: AnyMethod) -> str:
+    """What two nodes must have in common to take part in one run, and a run to be gone on with: the release of
+    colonnade, and the protocol of the method."""
+    return f"{installed()} {type(method).__name__} {method.PROTOCOL}"
 
 
 @cache

@@ -76,7 +76,7 @@ class HubRun:
         """What fit.py asks of all hosts; the parties find terms, plans and keys in their own stores."""
         if what == HostedNode.reserve:
             terms = next(iter(to.values()))[0]
-            self.code = terms.fingerprint
+            self.code = terms.protocol
             self.run_log.proposed(terms.method, len(self.parties))
             self.introduce([name for name in self.parties if name not in self.sparing.lost])
         if what == HostedNode.close:

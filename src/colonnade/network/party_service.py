@@ -230,8 +230,10 @@ class PartyService:
         run = proposal.run
         request = party_run.request_for(run, proposal.call, priced, self.data, self.ledger.score_runs())
         request = replace(request, session=proposal.agreement.session if proposal.agreement else "")
-        if request.terms.fingerprint != proposal.code:
-            raise InvalidInput("the hub has another version of the method's code; bring both to the same release")
+        if request.terms.protocol != proposal.code:
+            raise InvalidInput(
+                "the hub has another release, or another protocol of the method; bring both to the same release"
+            )
         known = self.log.rows(run, "open")  # a run that goes on was approved when it began
         if known or (not self.asks_again and self.approvals.has(run, *_shown(request, proposal))):
             return request

@@ -69,7 +69,7 @@ class Terms:
     trust: str
     unit: str
     neighbours: str
-    fingerprint: str  # of code, settings and public schemas: a resumed run must find the same
+    protocol: str  # release of colonnade and protocol of the method: a resumed run must find the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Ledger:
         opened = json.loads(found[0].body)
         if opened["terms"] != asdict(terms) or opened["plan"] != plan_lines(plan):
             raise ReplayDiverged(
-                f"run {run} was opened at {self.node!r} on other terms (code, settings, trust or schema). "
+                f"run {run} was opened at {self.node!r} on other terms (release, settings, trust or unit). "
                 "Repeat the original call to resume it."
             )
         return found

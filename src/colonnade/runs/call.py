@@ -21,7 +21,7 @@ from colonnade.methods.admm.sharing import SharingADMM
 from colonnade.methods.frank_wolfe.distributed import DistributedFrankWolfe
 from colonnade.methods.gram.private_gram import PrivateGram
 from colonnade.methods.method import GraphMethod, Job, Method, network
-from colonnade.methods.node_setup import source_of, usable_labels
+from colonnade.methods.node_setup import protocol_of, usable_labels
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
 from colonnade.privacy.events import MASKED, Audience, Plan, Policy, kind_of, row_rho, shown, unprotected
@@ -251,7 +251,7 @@ def facts_of_run(
         "policies": {name: policy_words(one.policy, private) for name, one in held.items()},
         **({"absent": dict(absent)} if absent else {}),
         "settings": terms.settings,
-        "fingerprint": terms.fingerprint,
+        "protocol": terms.protocol,
         "asked": federation.label_column or "",
         "left": [
             [party, kind_of(charge.event), charge.what, charge.count]
@@ -289,7 +289,7 @@ def run_fingerprint(
     policies = [(name, repr(party.policy)) for name, party in federation.parties.items()]
     roster = job.roster
     asked = (method, job.problem, job.privacy, noise, roster.label, roster.unit, roster.known, *roster.beside)
-    parts = (*asked, data, policies, source_of(method))
+    parts = (*asked, data, policies, protocol_of(method))
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

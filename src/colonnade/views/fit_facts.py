@@ -221,7 +221,7 @@ class RunFacts:
     brought: Mapping[str, int] = field(default_factory=dict)  # by party; without privacy only, since no price covers it
     policies: Mapping[str, str] = field(default_factory=dict)  # what each party allows, in words
     settings: str = ""  # method and privacy terms as the parties approved them
-    fingerprint: str = ""  # version of the library and hash of the code that decides what leaves
+    protocol: str = ""  # release of the library and protocol of the method
     asked: str = ""  # the label's column, in its holder's words
     left: Sequence[Sequence[Any]] = ()  # by whom, how it looked (KINDS), what it was, how often at most
     approved: str = ""  # who agreed to the terms, and how

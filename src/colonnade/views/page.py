@@ -251,9 +251,9 @@ def reproduction_section(fit: FitFacts, known: RunFacts) -> str:
 
 
 def hashes_of(fit: FitFacts, known: RunFacts) -> dict[str, str]:
-    """Hashes of what ran: code, problem, model, schemas, the federation file; never of data."""
+    """What ran: release and protocol, and hashes of problem, model, schemas, the federation file; never of data."""
     rows = {
-        "code of the run": known.fingerprint,
+        "release and protocol": known.protocol,
         "problem, SHA-256": _digest(repr(fit.problem)),
         "model, SHA-256": _model_digest(fit),
         "federation file, SHA-256": known.federation,

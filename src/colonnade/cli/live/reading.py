@@ -50,7 +50,7 @@ class Run:
     trust: str = ""
     unit: str = ""
     settings: str = ""
-    fingerprint: str = ""
+    protocol: str = ""
     epsilon: float | None = None  # None: no ledger here knows the run; infinite: exact values leave
     round: int = 0
     rounds: int | None = None  # at most, where the settings say so
@@ -127,7 +127,7 @@ class Reader:
             name,
             began,
             state,
-            **{fact: terms[fact] for fact in ("method", "trust", "unit", "settings", "fingerprint")},
+            **{fact: terms[fact] for fact in ("method", "trust", "unit", "settings", "protocol")},
             epsilon=epsilon(price, float(delta.group(1)) if delta else DELTA),
             round=max((_round(log, name) for log in nodes.values()), default=0),
             rounds=int(rounds.group(1)) if rounds else None,

@@ -171,7 +171,7 @@ def index_page(folder: str, runs: Sequence[Run], ledgers: Sequence[Account], mes
 
 def run_page(run: Run, left: Sequence[tuple[str, str, str, int, float]], messages: Sequence[Message]) -> str:
     known = {"method": run.method, "trust model": run.trust, "unit": run.unit}
-    known |= {"settings and privacy terms": run.settings, "code": run.fingerprint}
+    known |= {"settings and privacy terms": run.settings, "protocol": run.protocol}
     terms = {"state": run.state, "began": _time(run), **{name: fact or UNKNOWN for name, fact in known.items()}}
     figures = {"state": run.state, "epsilon reserved": _epsilon(run), "round": _progress(run)}
     rows = [(party, chip(kind), what, f"{times:,}", parts.number(price)) for party, kind, what, times, price in left]

@@ -169,6 +169,7 @@ class PrivateSharingADMM(Method):
     rounds: int | None = None
     radius: float = 1.0
     TITLE: ClassVar[str] = "private sharing ADMM"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     PROTECTS_COLUMNS: ClassVar[bool] = True
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, private sharing ADMM"

@@ -237,6 +237,7 @@ class SharingADMM(Method):
     coupling: float | None = None
     start: Given = field(default=None, compare=False)
     TITLE: ClassVar[str] = "sharing ADMM"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     ADJUSTS: ClassVar[bool] = True
     BOUNDS_AND_PENALISES: ClassVar[bool] = True

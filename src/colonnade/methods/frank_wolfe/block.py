@@ -150,6 +150,7 @@ class BlockFrankWolfe(Method):
     gradient_error: float = 0.0
     oracle_error: float = 0.0
     TITLE: ClassVar[str] = "block Frank-Wolfe"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
 
     def __post_init__(self) -> None:

@@ -86,6 +86,7 @@ class CentralFrankWolfe(Method):
 
     rounds: int | None = None
     TITLE: ClassVar[str] = "central private Frank-Wolfe"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, central Frank-Wolfe"
 

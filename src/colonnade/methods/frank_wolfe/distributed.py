@@ -348,6 +348,7 @@ class DistributedFrankWolfe(WalkSettings, Method):
 
     topology: Topology | None = None
     TITLE: ClassVar[str] = "distributed Frank-Wolfe"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     SOLVES: ClassVar[tuple[type, ...]] = (Problem, AdaBoost)
 

@@ -250,6 +250,7 @@ class GraphFrankWolfe(WalkSettings, GraphMethod):
 
     topology: Topology | None = None
     TITLE: ClassVar[str] = "distributed Frank-Wolfe on a graph"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     SOLVES: ClassVar[tuple[type, ...]] = (Problem, AdaBoost)
 

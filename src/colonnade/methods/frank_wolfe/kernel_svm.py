@@ -418,6 +418,7 @@ class KernelFrankWolfe(WalkSettings, Method):
     """Distributed Frank-Wolfe for a kernel machine on a star; made by co.DistributedFrankWolfe()."""
 
     TITLE: ClassVar[str] = "distributed Frank-Wolfe for a kernel machine"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     SPLITS: ClassVar[tuple[str, ...]] = ("rows",)
     SOLVES: ClassVar[tuple[type, ...]] = (KernelSVM,)
@@ -441,6 +442,7 @@ class GraphKernelFrankWolfe(WalkSettings, GraphMethod):
 
     topology: Topology | None = None
     TITLE: ClassVar[str] = "distributed Frank-Wolfe for a kernel machine, on a graph"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = PEER_REPLIES
     SPLITS: ClassVar[tuple[str, ...]] = ("rows",)
     SOLVES: ClassVar[tuple[type, ...]] = (KernelSVM,)

@@ -289,6 +289,7 @@ class PrivateBlockFrankWolfe(Method):
     label_share: float = 0.3
     labels: PublicLabels | None = None
     TITLE: ClassVar[str] = "private block Frank-Wolfe"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, private block Frank-Wolfe"
 

@@ -281,6 +281,7 @@ class GraphGram(GramSettings, GraphMethod):
     topology: Topology | Changing | None = None
 
     TITLE: ClassVar[str] = "private Gram on a graph"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = {None: Passed}
     KEEPS_MONOTONE: ClassVar[bool] = True
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, Private Gram"

@@ -301,6 +301,7 @@ class PrivateGram(GramSettings, Method):
     topology: Topology | None = None
 
     TITLE: ClassVar[str] = "private Gram"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     SEALED: ClassVar[tuple[type, ...]] = (Masked, Diagonal, Parts)
     KEEPS_MONOTONE: ClassVar[bool] = True

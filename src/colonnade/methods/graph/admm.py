@@ -149,6 +149,7 @@ class GraphADMM(DualGraphMethod):
 
     tolerance: float = 1e-7  # coefficients of smooth losses are then within about 1e-6, relatively
     TITLE: ClassVar[str] = "ADMM on a graph"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     SEVERAL_RESPONSES: ClassVar[bool] = True
     ADJUSTS: ClassVar[bool] = True

@@ -114,6 +114,7 @@ class GraphRidge(DualGraphMethod):
     """
 
     TITLE: ClassVar[str] = "ridge on a graph"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
 
     def variant(self, problem: object, privacy: Privacy | None = None) -> Method | GraphMethod:

@@ -182,6 +182,7 @@ class GraphTLS(GraphMethod):
     rounds: int = 1000
     tolerance: float = 1e-14
     TITLE: ClassVar[str] = "total least squares on a graph"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     SPLITS: ClassVar[tuple[str, ...]] = ("columns", "rows")
 

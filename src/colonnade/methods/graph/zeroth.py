@@ -289,6 +289,7 @@ class GraphZerothOrder(GraphMethod):
     tolerance: float = 0.0
     functions_version: str | None = None
     TITLE: ClassVar[str] = "zeroth-order ADMM on a graph"
+    PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     SPLITS: ClassVar[tuple[str, ...]] = ("rows", "columns")
 
