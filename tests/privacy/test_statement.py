@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colonnade as co
+from colonnade.data.gatekeeper import released_to_all
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, known_methods
 from colonnade.privacy.accountant import rho_for
@@ -26,7 +27,6 @@ from colonnade.privacy.statement import (
     replaced_ledgers,
     with_trust,
 )
-from colonnade.runs.call import released_to_all
 from colonnade.runs.config import load_job
 from colonnade.runs.preview import preview
 

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 import colonnade as co
+from colonnade.data.gatekeeper import released_to_all
 from colonnade.errors import ProtocolError, StoreError
 from colonnade.network.coordinator_service import job_key
 from colonnade.network.job_queue import QueuedJob
@@ -167,8 +168,8 @@ def test_masked_sums_are_told_where_everybody_sees_them_and_not_inside_a_consort
     exact = Event(Mechanism.EXACT, np.inf, 0.0)
     inside = replace(exact, audience=Audience.CONSORTIUM)
     masked, told = Charge(MASKED, 3, "masked sums"), Charge(exact, 1, "a total")
-    assert calls.released_to_all({"a": (masked, told), "b": (masked,)}) == "masked sums; a total"
-    assert calls.released_to_all({"a": (masked, told), "b": (Charge(inside, 1, "columns"),)}) == "a total"
+    assert released_to_all({"a": (masked, told), "b": (masked,)}) == "masked sums; a total"
+    assert released_to_all({"a": (masked, told), "b": (Charge(inside, 1, "columns"),)}) == "a total"
 
 
 # ------------------------------------------------------------------------------------------------ scores

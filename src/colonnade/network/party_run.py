@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from colonnade.data.alignment import Agreement
-from colonnade.data.federation import Federation, job_over
+from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
+from colonnade.data.gatekeeper import TooDear, check_call
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import Job, Own, curves_in_words
@@ -28,12 +29,10 @@ from colonnade.methods.node_setup import Call, conditions_of, quorum_for, terms_
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData, Scoring, part_path
 from colonnade.network.questions import Parcel, letters_in, letters_out
-from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.conditions import Condition
-from colonnade.privacy.events import Plan, row_rho, unprotected
+from colonnade.privacy.events import Plan
 from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.ledger import Terms
-from colonnade.privacy.statement import check_delta
 from colonnade.privacy.store import write_synced
 from colonnade.runtime.hosted_node import HostedNode, Turn, code_of
 from colonnade.runtime.program import COORDINATOR, Sealed
@@ -130,32 +129,13 @@ def price(call: Call, federation: Federation, data: PartyData, scoring: Scoring)
     method = call.method.variant(call.problem, call.privacy)
     if isinstance(method, MaskedScores):
         method = scoring.equip(method)
-    problem: Any = call.problem  # as in fit: a method refuses a problem it does not know
-    _check_method(call, method, federation.by_rows)
-    _, job = job_over(federation, problem, call.privacy, method)
+    try:
+        _, job, plans = check_call(federation, call.problem, method, call.privacy, seeded=call.noise is not None)
+    except TooDear as error:  # the hub says what may be spent, and a party reckons for itself
+        raise PolicyRefused(str(error)) from error
     data.check_width(job.roster)
-    method.check(job)
     check_pinned(data.file, method, job)
-    plans: Mapping[str, Plan] = method.price(job)
-    if call.privacy is not None:
-        check_delta(call.privacy, *job.units)  # rows in common are public once they are agreed on
-        if row_rho(plans) > rho_for(call.privacy.epsilon, call.privacy.delta) * (1 + 1e-9):
-            raise PolicyRefused(f"{method.TITLE} costs more than the epsilon that the hub names. Nothing was sent.")
-    if call.noise is not None:
-        if not data.member.policy.exact:
-            raise PolicyRefused(f"seeded noise protects nobody, and {data.name!r} lets no exact values leave")
-        plans = {party: unprotected(plan) for party, plan in plans.items()}
-    schemas = [member.schema for member in data.file.members.values() if member.schema]
-    if call.privacy is not None and any(schema.source == "data" for schema in schemas):
-        raise PolicyRefused("a schema was read off data: its bounds and levels tell about single rows")
     return Priced(job, method, plans)
-
-
-def _check_method(call: Call, method: Any, by_rows: bool) -> None:
-    if not isinstance(call.problem, method.SOLVES):
-        raise InvalidInput(f"{method.TITLE} does not solve a {type(call.problem).__name__}")
-    if ("rows" if by_rows else "columns") not in method.SPLITS:
-        raise InvalidInput(f"{method.TITLE} does not work on what these parties hold")
 
 
 def request_for(run: str, call: Call, priced: Priced, data: PartyData, scored: int) -> Request:

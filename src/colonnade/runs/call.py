@@ -1,33 +1,33 @@
 """Checking a call before anything is written or sent: what would run, on which rows, and what it would release.
 
-`checked_call` makes every check that needs no store; `co.fit` makes them before a run, a dry run instead of one.
+`checked_call` makes every check that needs no store; `co.fit` makes them before a run, a dry run instead of one. What
+follows from public figures is checked by the gatekeeper of all calls, data/gatekeeper.py.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from colonnade.data.classes import read_classes
-from colonnade.data.federation import Federation, job_over
+from colonnade.data.federation import Federation
+from colonnade.data.gatekeeper import check_call, check_kinds
 from colonnade.data.notices import about_columns, about_labels, about_levels, count_labels
 from colonnade.data.row_order import key_kind
-from colonnade.errors import InvalidInput, PolicyRefused
+from colonnade.errors import InvalidInput
 from colonnade.methods.admm.sharing import SharingADMM
 from colonnade.methods.frank_wolfe.distributed import DistributedFrankWolfe
 from colonnade.methods.gram.private_gram import PrivateGram
-from colonnade.methods.method import GraphMethod, Job, Method, network
+from colonnade.methods.method import GraphMethod, Job, Method
 from colonnade.methods.node_setup import protocol_of, usable_labels
-from colonnade.privacy.accountant import epsilon, rho_for
-from colonnade.privacy.block import Block, FeatureColumn
-from colonnade.privacy.events import MASKED, Audience, Plan, Policy, kind_of, row_rho, shown, unprotected
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import Plan, Policy, kind_of, shown
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.statement import Privacy, Trust, check_delta, with_trust
+from colonnade.privacy.statement import Privacy, Trust, with_trust
 from colonnade.problem import AdaBoost, GroupL1Ball, KernelSVM, L1Ball, Problem, Simplex
 from colonnade.runtime.run_store import RunStore, Store
 
@@ -56,25 +56,13 @@ def checked_call(
     _check_kinds(federation, problem, asked)
     method = asked.variant(problem, privacy)
     privacy = with_trust(privacy, method.trusts)
-    _check_arguments(federation, problem, method)
+    check_kinds(federation, problem, method)
     federation = _with_names(federation, problem, privacy)
-    solved = cast(Problem, problem)  # a method that knows no other kind refused it above
-    privacy = with_label_range(privacy, federation, solved, method)
-    federation, job = job_over(federation, solved, privacy, method)
-    if isinstance(federation.unit, FeatureColumn) and not method.PROTECTS_COLUMNS:
-        raise InvalidInput(f"{method.TITLE} protects rows or people, and this federation's unit is one feature column.")
-    method.check(job)
-    if isinstance(method, GraphMethod):
-        network(method.topology, job.roster)  # refused before anything is written
+    privacy = with_label_range(privacy, federation, cast(Problem, problem), method)
+    federation, job, plans = check_call(federation, problem, method, privacy, seeded=noise is not None)
     blocks = blocks_with_labels(federation, job)
-    plans = method.price(job)
-    _check_privacy(method, plans, job)
-    _check_schemas(federation, privacy)
     if _takes_secret_order(federation, method, privacy):
         key_kind(cast(Any, federation.keys))  # of a sort that has an order; refused before anything is written
-    if noise is not None:
-        _check_seeded(federation)
-        plans = {party: unprotected(plan) for party, plan in plans.items()}
     return CheckedCall(asked, method, job, blocks, plans, federation)
 
 
@@ -102,13 +90,6 @@ def default_method(privacy: Privacy | None, problem: object) -> Method | GraphMe
     return PrivateGram(cross="none" if privacy.trust == Trust.NOBODY else "secure")
 
 
-def released_to_all(plans: Mapping[str, Plan]) -> str:
-    charges = [charge for plan in plans.values() for charge in plan]
-    inside = any(charge.event.audience is Audience.CONSORTIUM for charge in charges)  # masks go between members then
-    seen = [c for c in charges if c.event.audience is Audience.ALL and not (inside and c.event == MASKED)]
-    return "; ".join(dict.fromkeys(charge.what for charge in seen))
-
-
 def _check_kinds(federation: object, problem: object, method: object) -> None:
     if not isinstance(federation, Federation):
         kind = type(federation).__name__
@@ -118,46 +99,6 @@ def _check_kinds(federation: object, problem: object, method: object) -> None:
         raise InvalidInput(f"fit wants a Problem second, got {type(problem).__name__}; give one such as {example}.")
     if not isinstance(method, Method | GraphMethod):
         raise InvalidInput(f"method={method!r} is not a method: give a value such as co.DistributedFrankWolfe().")
-
-
-def _check_arguments(federation: Federation, problem: object, method: Method | GraphMethod) -> None:
-    if not isinstance(problem, method.SOLVES):
-        kind = type(problem).__name__
-        raise InvalidInput(f"{method.TITLE} does not solve a {kind}: use co.DistributedFrankWolfe(), which does.")
-    if federation.roster().responses and not method.SEVERAL_RESPONSES:
-        raise InvalidInput(f"{method.TITLE} takes one label a row; with several, use co.GraphADMM, or fit each alone.")
-    if federation.away is not None and federation.on is not None and method.labels_public:
-        what = "public labels go by a row's place, and only the parties know the order of rows matched by keys"
-        raise InvalidInput(f"{what}: let a party hold the labels, or match rows in one process with from_frames.")
-    split = "rows" if federation.by_rows else "columns"
-    if split not in (splits := method.SPLITS):
-        what = f"{method.TITLE} works on split {' or '.join(splits)}, and these parties hold different {split}"
-        raise InvalidInput(f"{what}: take Federation.split(..., by={splits[0]!r}), or another method.")
-
-
-def _check_privacy(method: Method | GraphMethod, plans: Mapping[str, Plan], job: Job) -> None:
-    privacy = job.privacy
-    if privacy is None:
-        return
-    price = row_rho(plans)
-    if math.isinf(price):
-        what = f"{method.TITLE} releases exact values ({released_to_all(plans)}), so no finite epsilon can hold"
-        raise InvalidInput(f"{what}. Leave privacy out, or choose a private method.")
-    if price > rho_for(privacy.epsilon, privacy.delta) * (1 + 1e-12):
-        cost, limit = shown(epsilon(price, privacy.delta)), f"{shown(privacy.epsilon)} (delta={privacy.delta:g})"
-        what = f"{method.TITLE} would cost epsilon {cost}, and privacy= allows {limit}"
-        raise InvalidInput(f"{what}. Nothing was sent. Lower rounds or raise epsilon.")
-    check_delta(privacy, *job.units)
-
-
-def _check_schemas(federation: Federation, privacy: Privacy | None) -> None:
-    read_off = [name for name, party in federation.parties.items() if party.schema and party.schema.source == "data"]
-    if privacy is not None and read_off:
-        what = (
-            f"the schema of {read_off[0]!r} was read off its data: its bounds and levels would tell about single rows"
-        )
-        remedy = "from_frames(..., schemas={party: co.Schema(...)}), or pass a plain matrix and public bounds"
-        raise InvalidInput(f"{what}. Declare it: {remedy}.")
 
 
 def with_label_range(
@@ -181,14 +122,6 @@ def with_label_range(
         remedy = "Declare that one, or give privacy=co.Privacy(..., label_range=(low, high))."
         raise InvalidInput(f"the schema of {federation.label!r} declares {labels}. {remedy}")
     return replace(privacy, label_range=(declared.low, declared.high))
-
-
-def _check_seeded(federation: Federation) -> None:
-    strict = [name for name, party in federation.parties.items() if not party.policy.exact]
-    if strict:
-        what = f"seeded noise protects nobody, and party {strict[0]!r} does not let exact values leave"
-        remedy = "Leave noise= out; for a test or a figure, set Policy(exact=True) on data that may be shown."
-        raise PolicyRefused(f"{what}. Nothing was sent. {remedy}")
 
 
 def check_store(call: CheckedCall, federation: Federation, privacy: Privacy | None, store: str | Path | None) -> None:

@@ -25,6 +25,7 @@ import numpy as np
 
 from colonnade import errors
 from colonnade.data.federation import Federation
+from colonnade.data.gatekeeper import released_to_all
 from colonnade.data.notices import KEEP, UNSPENT
 from colonnade.errors import FinishedInterrupt, InvalidInput, MostlyNoise
 from colonnade.methods import node_setup
@@ -454,7 +455,7 @@ def _statement(run: RunDriver, answer: Answer) -> PrivacyStatement:
 
 
 def _claim(run: RunDriver) -> PrivacyStatement:
-    unit, seen = run.job.roster.unit, calls.released_to_all(run.plans)
+    unit, seen = run.job.roster.unit, released_to_all(run.plans)
     if run.job.privacy is None or run.method.DERIVATION is None:
         return not_private("exact values left the parties, so no bound on epsilon holds", unit, seen)
     if run.noise is not None:

@@ -1,0 +1,117 @@
+"""The checks of a call before anything is written or sent: what would run, on which rows, and what it would release.
+
+One gatekeeper for all who ask: `co.fit` in one process, a hub before it proposes a run, every party that hears of one,
+and previews, rehearsals and dry runs of each, which are the same question asked earlier. All follows from public
+figures, so whether a call is refused tells nothing about a row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from colonnade.data.federation import Federation, job_over
+from colonnade.errors import InvalidInput, PolicyRefused
+from colonnade.methods.masked_scores import MaskedScores
+from colonnade.methods.method import GraphMethod, Job, Method, network
+from colonnade.privacy.accountant import epsilon, rho_for
+from colonnade.privacy.block import FeatureColumn
+from colonnade.privacy.events import MASKED, Audience, Plan, row_rho, shown, unprotected
+from colonnade.privacy.statement import Privacy, check_delta
+
+ROUNDING = 1e-12  # of a price that was split into shares and added up again
+
+
+class TooDear(InvalidInput):
+    """The plan costs more than the terms allow."""
+
+
+class Passed(NamedTuple):
+    """A call that was let through."""
+
+    federation: Federation  # with the curves that the method chose for columns that leave it to it
+    job: Job
+    plans: Mapping[str, Plan]
+
+
+def check_call(
+    federation: Federation,
+    problem: Any,
+    method: Method | GraphMethod | MaskedScores,
+    privacy: Privacy | None,
+    *,
+    seeded: bool = False,
+) -> Passed:
+    """Let a call through, or refuse it with advice; `method` is the variant that would run."""
+    check_kinds(federation, problem, method)
+    federation, job = job_over(federation, problem, privacy, method)
+    if isinstance(federation.unit, FeatureColumn) and not method.PROTECTS_COLUMNS:
+        raise InvalidInput(f"{method.TITLE} protects rows or people, and this federation's unit is one feature column.")
+    method.check(job)
+    if isinstance(method, GraphMethod):
+        network(method.topology, job.roster)
+    plans = method.price(job)
+    _check_price(method, plans, job)
+    _check_schemas(federation, privacy)
+    if seeded:
+        _check_seeded(federation)
+        plans = {party: unprotected(plan) for party, plan in plans.items()}
+    return Passed(federation, job, plans)
+
+
+def check_kinds(federation: Federation, problem: Any, method: Method | GraphMethod | MaskedScores) -> None:
+    """Whether a method solves such a problem, over what these parties hold."""
+    if not isinstance(problem, method.SOLVES):
+        kind = type(problem).__name__
+        raise InvalidInput(f"{method.TITLE} does not solve a {kind}: use co.DistributedFrankWolfe(), which does.")
+    if federation.roster().responses and not method.SEVERAL_RESPONSES:
+        raise InvalidInput(f"{method.TITLE} takes one label a row; with several, use co.GraphADMM, or fit each alone.")
+    if federation.away is not None and federation.on is not None and method.labels_public:
+        what = "public labels go by a row's place, and only the parties know the order of rows matched by keys"
+        raise InvalidInput(f"{what}: let a party hold the labels, or match rows in one process with from_frames.")
+    split = "rows" if federation.by_rows else "columns"
+    if split not in (splits := method.SPLITS):
+        what = f"{method.TITLE} works on split {' or '.join(splits)}, and these parties hold different {split}"
+        raise InvalidInput(f"{what}: take Federation.split(..., by={splits[0]!r}), or another method.")
+
+
+def released_to_all(plans: Mapping[str, Plan]) -> str:
+    """What leaves for everybody to see, in words."""
+    charges = [charge for plan in plans.values() for charge in plan]
+    inside = any(charge.event.audience is Audience.CONSORTIUM for charge in charges)  # masks go between members then
+    seen = [c for c in charges if c.event.audience is Audience.ALL and not (inside and c.event == MASKED)]
+    return "; ".join(dict.fromkeys(charge.what for charge in seen))
+
+
+def _check_price(method: Method | GraphMethod | MaskedScores, plans: Mapping[str, Plan], job: Job) -> None:
+    privacy = job.privacy
+    if privacy is None:
+        return
+    price = row_rho(plans)
+    if math.isinf(price):
+        what = f"{method.TITLE} releases exact values ({released_to_all(plans)}), so no finite epsilon can hold"
+        raise InvalidInput(f"{what}. Leave privacy out, or choose a private method.")
+    if price > rho_for(privacy.epsilon, privacy.delta) * (1 + ROUNDING):
+        cost, limit = shown(epsilon(price, privacy.delta)), f"{shown(privacy.epsilon)} (delta={privacy.delta:g})"
+        what = f"{method.TITLE} would cost epsilon {cost}, and privacy= allows {limit}"
+        raise TooDear(f"{what}. Nothing was sent. Lower rounds or raise epsilon.")
+    check_delta(privacy, *job.units)
+
+
+def _check_schemas(federation: Federation, privacy: Privacy | None) -> None:
+    read_off = [name for name, party in federation.parties.items() if party.schema and party.schema.source == "data"]
+    if privacy is not None and read_off:
+        what = (
+            f"the schema of {read_off[0]!r} was read off its data: its bounds and levels would tell about single rows"
+        )
+        remedy = "from_frames(..., schemas={party: co.Schema(...)}), or pass a plain matrix and public bounds"
+        raise InvalidInput(f"{what}. Declare it: {remedy}.")
+
+
+def _check_seeded(federation: Federation) -> None:
+    strict = [name for name, party in federation.parties.items() if not party.policy.exact]
+    if strict:
+        what = f"seeded noise protects nobody, and party {strict[0]!r} does not let exact values leave"
+        remedy = "Leave noise= out; for a test or a figure, set Policy(exact=True) on data that may be shown."
+        raise PolicyRefused(f"{what}. Nothing was sent. {remedy}")
