@@ -25,7 +25,8 @@ from colonnade.kernels.arrays import Floats
 from colonnade.methods.graph.zeroth import EstimateShare, GraphZerothOrder, Later
 from colonnade.problem import LeastSquares, Problem, Topology
 from colonnade.runs.fit import fit
-from colonnade.runtime.hosted_node import InProcess, Tap
+from colonnade.runtime.fault_tools import Tap
+from colonnade.runtime.hosted_node import InProcess
 from colonnade.runtime.wire import decode
 from papers.figure import Case, Claim, Row, Silent, Verdict, stated
 from papers.plot import Panel, Plot

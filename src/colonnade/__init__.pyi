@@ -86,7 +86,8 @@ from colonnade.runs.release import Release
 from colonnade.runs.result import Fit, load
 from colonnade.runs.scoring import score
 from colonnade.runs.simulate import simulate
-from colonnade.runtime.hosted_node import Dropouts, Faults, InProcess, Tap
+from colonnade.runtime.fault_tools import Dropouts, Faults, Tap
+from colonnade.runtime.hosted_node import InProcess
 from colonnade.runtime.ray import Ray
 from colonnade.runtime.wire import Communication
 from colonnade.views.fit_facts import CoefficientPath

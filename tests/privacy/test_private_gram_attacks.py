@@ -46,7 +46,7 @@ from colonnade.privacy.keyring import ColumnPad, Keyring, Pad, derive
 from colonnade.privacy.mechanisms import gaussian_sigma
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Private, decode_value
-from colonnade.runtime.hosted_node import Tap
+from colonnade.runtime.fault_tools import Tap
 from colonnade.runtime.node import Node
 from colonnade.runtime.program import COORDINATOR, Sealed
 from colonnade.runtime.wire import decode, encode, type_name
