@@ -193,7 +193,7 @@ def demo() -> str:
 
 def attacked() -> str:
     """What the repository does to itself, counted: attacks, planted mistakes, what is open."""
-    from colonnade.audit.run import CONFIDENCE, TARGETS
+    from colonnade.attacks.run import CONFIDENCE, TARGETS
 
     planted = len(tomllib.loads((ROOT / "tests/mutants/list.toml").read_text(encoding="utf-8"))["mutant"])
     threats = (ROOT / "docs/threat-model.md").read_text(encoding="utf-8").partition("## What is open")[2]

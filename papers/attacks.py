@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from colonnade.audit.setting import Adversary, Setting, Target
+from colonnade.attacks.setting import Adversary, Setting, Target
 from colonnade.kernels.arrays import Floats
 from papers import published
 

@@ -167,7 +167,7 @@ def test_readers_type_checkers_and_python_see_the_same_names() -> None:
 
 def test_what_a_fit_needs_brings_no_optimisers_and_keeps_functions_callable() -> None:
     """Also where a function's module is imported by its name, which would put the module in the function's place."""
-    code = "import sys, colonnade as co, colonnade.audit.run, colonnade.runs.fit, colonnade.runs.simulate\n"
+    code = "import sys, colonnade as co, colonnade.attacks.run, colonnade.runs.fit, colonnade.runs.simulate\n"
     code += "from colonnade import audit, fit, simulate\n"
     code += "assert all(map(callable, (audit, fit, simulate)))\n"
     code += "assert (co.audit, co.fit, co.simulate) == (audit, fit, simulate)\n"

@@ -1,6 +1,6 @@
 """Attacks on what the papers release, and on what this library releases in its place: claimed epsilon beside what is shown.
 
-Method   colonnade.audit.run: two neighbouring tables, the release drawn many times from each, an event chosen on one half of the trials
+Method   colonnade.attacks.run: two neighbouring tables, the release drawn many times from each, an event chosen on one half of the trials
          and judged on the other. A bound is too high with probability at most 1e-6; it stops growing where the trials end.
 Exact    where the attacked pair has an epsilon in closed form, it stands beside the bound.
 Noise    is the mechanisms' own and never the same twice, so that bounds differ from run to run.
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from colonnade.audit.run import CONFIDENCE, audit
-from colonnade.audit.run import TARGETS as SOUND
-from colonnade.audit.setting import Setting
+from colonnade.attacks.run import CONFIDENCE, audit
+from colonnade.attacks.run import TARGETS as SOUND
+from colonnade.attacks.setting import Setting
 from papers import published
 from papers.attacks import TARGETS as BROKEN
 from papers.attacks import sharing_pair, sketch_pair

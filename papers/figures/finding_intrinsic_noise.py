@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from colonnade.audit.lower_bound import epsilon_lower_bound
+from colonnade.attacks.lower_bound import epsilon_lower_bound
 from papers.figure import Case, Claim, Figure, Row, Verdict, stated
 from papers.plot import Panel, Plot
 from papers.published import ZerothOrder

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from colonnade.audit.setting import Setting
+from colonnade.attacks.setting import Setting
 from papers.attacks import sharing_pair
 from papers.figure import Case, Claim, Figure, Row, Verdict, stated
 from papers.plot import Panel, Plot

@@ -129,7 +129,7 @@ def curve(errors: Sequence[float], sent_a_round: float, **labels: int | float | 
 def run_private(method: str, penalty: str, epsilon: float, delta: float, seed: int, rounds: int) -> list[Row]:
     """One method on one problem, or an attack on the published calibration, of so many trials."""
     if method == ATTACK:
-        from colonnade.audit.run import audit
+        from colonnade.attacks.run import audit
         from papers.attacks import TARGETS
 
         found = audit(TARGETS["published-zeroth-order"], epsilon=epsilon, delta=delta, trials=rounds, seed=seed)

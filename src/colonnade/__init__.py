@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 _NAMES = {  # the public names, by the module that defines them
-    "audit.run": "audit",
+    "attacks.run": "audit",
     "data.federation": "Federation",
     "data.schema.columns": "Binary Categorical Date Numeric Plain",
     "data.schema.table": "Schema",

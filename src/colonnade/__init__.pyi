@@ -1,6 +1,6 @@
 """The public names with their types, for type checkers and editors; `HOMES` is the same table for Python."""
 
-from colonnade.audit.run import audit
+from colonnade.attacks.run import audit
 from colonnade.data.federation import Federation
 from colonnade.data.schema.columns import Binary, Categorical, Date, Numeric, Plain
 from colonnade.data.schema.table import Schema

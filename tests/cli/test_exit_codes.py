@@ -102,7 +102,7 @@ def test_the_doctor_fails_where_a_run_would_and_not_where_it_has_a_note(state, c
 def test_an_audit_fails_where_a_claim_is_refuted_and_only_there(violated, code, monkeypatch):
     from importlib import import_module
 
-    target, attacks = "gaussian", import_module("colonnade.audit.run")
+    target, attacks = "gaussian", import_module("colonnade.attacks.run")
     found = SimpleNamespace(target=target, verdict=SimpleNamespace(violated=violated))
     line = {"target": target, "verdict": "violated" if violated else "consistent"}
     monkeypatch.setattr(attacks, "sweep", lambda *_, **__: [found])

@@ -11,8 +11,8 @@ from scipy import sparse
 
 import colonnade as co
 import contract
-from colonnade.audit import frank_wolfe as audit_bfw
-from colonnade.audit.lower_bound import epsilon_lower_bound
+from colonnade.attacks import frank_wolfe as audit_bfw
+from colonnade.attacks.lower_bound import epsilon_lower_bound
 from colonnade.methods.frank_wolfe import private_block as private
 from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
 from colonnade.methods.frank_wolfe.private_spend import INSIDE

@@ -17,7 +17,7 @@ from papers.figures import attacks, gratton_4_tradeoff
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
-audits = importlib.import_module("colonnade.audit.run")  # the module: its function may stand before it as `co.audit`
+audits = importlib.import_module("colonnade.attacks.run")  # the module: its function may stand before it as `co.audit`
 ENOUGH = {"published-sharing-lemma": 20_000, "published-zeroth-order": 500}  # to break a claim of 1 (0.5)
 QUICK = "published-sharing-range"
 

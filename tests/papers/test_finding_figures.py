@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import colonnade as co
-from colonnade.audit.setting import Setting
+from colonnade.attacks.setting import Setting
 from colonnade.privacy.statement import Guarantee
 from papers.figures import (
     attacks,

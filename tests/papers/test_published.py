@@ -25,7 +25,7 @@ from papers import attacks as papers
 from papers import published
 from papers.published import calibrations
 
-audits = importlib.import_module("colonnade.audit.run")
+audits = importlib.import_module("colonnade.attacks.run")
 VALUES = [
     published.SketchedColumns(1.0, 1e-3),
     published.SparseFrankWolfe(1.0, 1e-3),

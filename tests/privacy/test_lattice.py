@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from colonnade.audit.setting import gate_for
+from colonnade.attacks.setting import gate_for
 from colonnade.errors import InvalidInput, LeakError
 from colonnade.kernels.lwe import Lattice, inner, unpack_hidden
 from colonnade.methods.gram.lwe_design import (

@@ -18,7 +18,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from benchmarks.noise import ReferenceNoise
-from colonnade.audit.lower_bound import epsilon_lower_bound
+from colonnade.attacks.lower_bound import epsilon_lower_bound
 from colonnade.errors import InvalidInput
 from colonnade.privacy import mechanisms
 from colonnade.privacy.mechanisms import (

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import colonnade as co
-from colonnade.audit import sharing_admm as audit_admm
-from colonnade.audit.lower_bound import epsilon_lower_bound
-from colonnade.audit.setting import CLAIMS
+from colonnade.attacks import sharing_admm as audit_admm
+from colonnade.attacks.lower_bound import epsilon_lower_bound
+from colonnade.attacks.setting import CLAIMS
 from colonnade.methods.admm import private_sharing as admm
 from colonnade.methods.admm.private_sharing import PrivateSharingADMM, column_moves, noisy_prox, row_moves
 from colonnade.methods.admm.sharing import SharingADMM
@@ -36,7 +36,7 @@ from colonnade.runtime.wire import decode
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
-audits = importlib.import_module("colonnade.audit.run")
+audits = importlib.import_module("colonnade.attacks.run")
 PRIVACY = co.Privacy(1.0, 1e-6, row_norm=2.0, label_bound=1.0)
 PROBLEM = co.Problem(co.Logistic(), penalty=co.Ridge(0.1))
 

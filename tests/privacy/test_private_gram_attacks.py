@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
 import colonnade as co
-from colonnade.audit import gram as attacks
-from colonnade.audit import gram_runs
-from colonnade.audit.lower_bound import epsilon_lower_bound
+from colonnade.attacks import gram as attacks
+from colonnade.attacks import gram_runs
+from colonnade.attacks.lower_bound import epsilon_lower_bound
 from colonnade.errors import ProtocolError
 from colonnade.kernels.bits import rows_size, unpack_rows
 from colonnade.kernels.ring import Ring, uniform
@@ -53,7 +53,7 @@ from colonnade.runtime.wire import decode, encode, type_name
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
-audits = importlib.import_module("colonnade.audit.run")  # the module; the name in the package is the function
+audits = importlib.import_module("colonnade.attacks.run")  # the module; the name in the package is the function
 RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
 ONE_EPSILON = audits.Setting(1.0, 1e-5, 0)
 ERROR = 1e-6  # of an epsilon that is proven

@@ -31,7 +31,7 @@ def audit(
       colonnade audit gram --effort 10
     """
     with explained():
-        from colonnade.audit import run as attacks
+        from colonnade.attacks import run as attacks
 
         if listing:
             known = {name: f"{target.title} ({target.guarantee})" for name, target in attacks.TARGETS.items()}

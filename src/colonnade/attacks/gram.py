@@ -18,9 +18,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit import gram_runs
-from colonnade.audit.gram_runs import NAMES, ONE, RAW, TWO, View, World, likelihood, run
-from colonnade.audit.setting import LIKELIHOOD, LIKELIHOOD_OF_ALL, Adversary, Setting, Target, gate_for
+from colonnade.attacks import gram_runs
+from colonnade.attacks.gram_runs import NAMES, ONE, RAW, TWO, View, World, likelihood, run
+from colonnade.attacks.setting import LIKELIHOOD, LIKELIHOOD_OF_ALL, Adversary, Setting, Target, gate_for
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram.design import OWN as OWN_RING
 from colonnade.methods.gram.messages import Masked

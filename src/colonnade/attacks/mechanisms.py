@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from colonnade.audit.lower_bound import choice_log_ratio
-from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD, RUN, Adversary, Setting, Target, gate_for
+from colonnade.attacks.lower_bound import choice_log_ratio
+from colonnade.attacks.setting import LABEL_FLIPPED, LIKELIHOOD, RUN, Adversary, Setting, Target, gate_for
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.events import Event, Mechanism
 from colonnade.privacy.gate import Gate

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit
 
-from colonnade.audit.lower_bound import choice_log_ratio
-from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD_OF_ALL, Adversary, Setting, Target, terms
+from colonnade.attacks.lower_bound import choice_log_ratio
+from colonnade.attacks.setting import LABEL_FLIPPED, LIKELIHOOD_OF_ALL, Adversary, Setting, Target, terms
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.local import LocalLedger

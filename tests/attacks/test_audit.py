@@ -17,10 +17,10 @@ import pytest
 from scipy import sparse
 
 import colonnade as co
-import colonnade.audit.run
-from colonnade.audit import gram, mechanisms
-from colonnade.audit.lower_bound import Verdict
-from colonnade.audit.setting import CLAIMS, Adversary, Target
+import colonnade.attacks.run
+from colonnade.attacks import gram, mechanisms
+from colonnade.attacks.lower_bound import Verdict
+from colonnade.attacks.setting import CLAIMS, Adversary, Target
 from colonnade.errors import InvalidInput, LeakError, LedgerDamaged
 from colonnade.estimators import recipe
 from colonnade.kernels.sparse_fw import Picks
@@ -33,7 +33,7 @@ from colonnade.privacy.values import Private
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
-audits = importlib.import_module("colonnade.audit.run")  # the module: its function may stand before it as `co.audit`
+audits = importlib.import_module("colonnade.attacks.run")  # the module: its function may stand before it as `co.audit`
 audit, TARGETS = audits.audit, audits.TARGETS
 
 EVERY_ATTACK = [(name, adversary) for name, target in TARGETS.items() for adversary in target.adversaries]

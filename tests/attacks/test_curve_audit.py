@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.audit import gram_runs
+from colonnade.attacks import gram_runs
 from colonnade.kernels.curves import hats
 from colonnade.methods.gram import secure_release
 from colonnade.methods.gram.design import grid

@@ -16,9 +16,9 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from colonnade.audit import estimators, frank_wolfe, gram, mechanisms, sharing_admm
-from colonnade.audit.lower_bound import Verdict, epsilon_lower_bound
-from colonnade.audit.setting import Setting, Target
+from colonnade.attacks import estimators, frank_wolfe, gram, mechanisms, sharing_admm
+from colonnade.attacks.lower_bound import Verdict, epsilon_lower_bound
+from colonnade.attacks.setting import Setting, Target
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.runs.progress import progress_bar

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.audit.setting import Adversary, Setting, Target, ask, gate_of
+from colonnade.attacks.setting import Adversary, Setting, Target, ask, gate_of
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.admm import private_sharing as admm
 from colonnade.methods.method import Job, Roster

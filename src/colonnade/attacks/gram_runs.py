@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.setting import RUN, Setting, drive, ledger_of
+from colonnade.attacks.setting import RUN, Setting, drive, ledger_of
 from colonnade.data.party import public_bounds
 from colonnade.data.schema.columns import Numeric
 from colonnade.data.schema.table import Schema

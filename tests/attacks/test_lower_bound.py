@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.audit.lower_bound import (
+from colonnade.attacks.lower_bound import (
     Verdict,
     choice_log_ratio,
     clopper_pearson,

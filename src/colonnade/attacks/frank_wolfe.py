@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from colonnade.audit import setting as audited
-from colonnade.audit.lower_bound import choice_log_ratio
-from colonnade.audit.mechanisms import table
-from colonnade.audit.setting import LABEL_FLIPPED, PARTY, Adversary, Setting, Target, ask, drive, gate_of
+from colonnade.attacks import setting as audited
+from colonnade.attacks.lower_bound import choice_log_ratio
+from colonnade.attacks.mechanisms import table
+from colonnade.attacks.setting import LABEL_FLIPPED, PARTY, Adversary, Setting, Target, ask, drive, gate_of
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.frank_wolfe.central import CentralFrankWolfe, Choose
 from colonnade.methods.frank_wolfe.private_block import HashedSketch, PrivateBlockFrankWolfe, Slope

@@ -1,5 +1,0 @@
-"""Attacks on our own releases: each bounds an epsilon from below, with a stated confidence.
-
-`audit/run.py` is `co.audit` and lists the targets; every other file plays one adversary against the real programs,
-gates and ledgers. Imports: `estimators` and below. Start with `audit/run.py`.
-"""
