@@ -5,77 +5,81 @@ STAMP := .venv/.ready
 # Keeps compiled tests for the next run whatever the shell says, and one BLAS thread a process: idle ones spin on the core of the other.
 PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 
-.PHONY: demo test test-times soak bytecode kernels check bench papers audit faults slow notebooks mutants wheel docs lock clean
+.PHONY: help demo test test-times soak bytecode kernels check bench papers audit faults slow notebooks mutants wheel docs lock clean
 
-demo: $(STAMP)
+demo: $(STAMP)  ## the demonstration
 	$(BIN)/colonnade demo
+
+# All targets, a line each.
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 # More processes than cores: tests wait for other processes and disks a third of their time. A file in one process, since its
 # tests share what is slow to make; in the order of the folders, so that short files come last. On Linux all tests are
 # collected once, before the processes are forked (tests/forks.py); elsewhere libraries may not be forked once loaded.
 SPREAD := $(if $(filter Linux,$(shell uname)),-p tests.forks --forks 6,-n 4 --dist loadfile --no-loadscope-reorder)
 
-test: $(STAMP)
+test: $(STAMP)  ## all tests but the long ones
 	$(PYTEST) $(SPREAD)
 
 # The slowest 20 tests.
-test-times: $(STAMP)
+test-times: $(STAMP)  ## the same, and the slowest 20 tests
 	$(PYTEST) $(SPREAD) --durations 20
 
 # Repeats `make test` until it is stopped, and adds a line a run to soak.txt; RUNS=n ends it, BUSY=1 keeps the cores busy beside it.
 RUNS ?= 0
-soak: $(STAMP)
+soak: $(STAMP)  ## repeats the tests; RUNS=n, BUSY=1
 	$(BIN)/python tests/soak.py --runs '$(RUNS)' $(if $(BUSY),--busy)
 
 # Compiles all tests and what they load, once, so that the next run has it.
-bytecode: $(STAMP)
+bytecode: $(STAMP)  ## compiles the tests once for all their processes
 	$(PYTEST) --collect-only -qq > /dev/null
 
 # Compiles the kernels that take longest, once: else every process of the tests would do it.
-kernels: $(STAMP)
+kernels: $(STAMP)  ## compiles the slowest kernels once for all processes
 	$(PYTEST) tests/kernels/test_samplers.py tests/kernels/test_score_bounds.py tests/kernels/test_sparse_fw.py \
 	  -k 'exponential_mechanism or noisy_max or odd_columns or lazy_picks or corrective_solver'
 	PYTHONPATH=.:tests OPENBLAS_NUM_THREADS=1 $(BIN)/python -c 'import warm' # those of most fits
 
-check: $(STAMP)
+check: $(STAMP)  ## format, lint, types, rooms, generated documents
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python docs/generate.py --check
 
-bench: $(STAMP)
+bench: $(STAMP)  ## benchmarks
 	$(BIN)/python -m benchmarks
 
 # The papers' figures, run again with few repeats; `python -m papers --help` says more.
-papers: $(STAMP)
+papers: $(STAMP)  ## the papers' figures, with few repeats
 	$(BIN)/python -m papers all
 
-audit: $(STAMP)
+audit: $(STAMP)  ## full privacy audits
 	$(PYTEST) -n 2 -m audit
 
 # N: trials of the series that lose parties at random moments.
 N ?= 10
-faults: $(STAMP)
+faults: $(STAMP)  ## long series of crashes and faults; N=trials
 	TRIALS=$(N) $(PYTEST) -n 2 -m fault
 
-slow: $(STAMP)
+slow: $(STAMP)  ## tests too long for every run
 	$(PYTEST) -n 2 -m slow
 
 # Runs the notebooks of examples/ as tests; `python examples/run.py` writes their outputs into them.
-notebooks: $(STAMP)
+notebooks: $(STAMP)  ## the notebooks of examples/
 	$(PYTEST) -m notebooks
 
 # Plants every mistake of tests/mutants/list.toml, one at a time, in a copy; ONLY=text takes those whose name or file holds it.
-mutants: $(STAMP)
+mutants: $(STAMP)  ## plants mistakes that tests must see; ONLY=text
 	$(BIN)/python tests/mutants/run.py --only '$(ONLY)'
 
 # Builds dist/*.whl, and tries it in a fresh environment without development tools or extras.
-wheel: $(STAMP)
+wheel: $(STAMP)  ## builds the wheel and tries it
 	$(BIN)/python -m pip wheel . --no-deps --quiet --wheel-dir dist
 	$(PYTEST) -s tests/test_packaging.py -m 'slow or not slow'
 
-docs: $(STAMP)
+docs: $(STAMP)  ## rewrites generated documents, builds the site
 	$(BIN)/python docs/generate.py
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[docs]'
 	$(BIN)/mkdocs build --quiet --strict
@@ -83,11 +87,11 @@ docs: $(STAMP)
 
 # Writes the exact versions CI installs, and those of the container with their hashes. Run it in a fresh environment
 # after changing pyproject.toml, on Linux, x86-64 and Python 3.11.
-lock: $(STAMP)
+lock: $(STAMP)  ## writes the versions in use
 	$(BIN)/python -m pip freeze --exclude-editable --exclude colonnade > constraints.txt
 	$(BIN)/python .ci/lock.py > examples/locked-linux-x86_64.txt
 
-clean:
+clean:  ## removes .venv
 	rm -rf .venv
 
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-compile
