@@ -12,7 +12,7 @@ demo: $(STAMP)  ## the demonstration
 
 # All targets, a line each.
 help:
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' Makefile
 
 # More processes than cores: tests wait for other processes and disks a third of their time. A file in one process, since its
 # tests share what is slow to make; in the order of the folders, so that short files come last. On Linux all tests are

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from colonnade.privacy.ending import ABORTED, FINISHED, Ending, How
+from colonnade.privacy.events import EXACT, Charge, Policy
+from colonnade.privacy.ledger import Ledger, Terms
+from colonnade.privacy.store import MemoryLog
 
 ENDINGS = [Ending(how, error, by_hub) for how in How for error in ("", "PolicyRefused") for by_hub in (False, True)]
 
@@ -12,6 +15,17 @@ ENDINGS = [Ending(how, error, by_hub) for how in How for error in ("", "PolicyRe
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.code)
 def test_the_code_of_an_ending_is_read_as_it_was_written(ending: Ending) -> None:
     assert Ending.of(ending.code) == ending
+
+
+@pytest.mark.parametrize("error", ["Größe", "x" * 81, "RayTaskError(KeyError)", "a/b", "a b", "\n"])
+def test_an_error_of_any_name_ends_a_run_in_a_code_that_can_be_read(error: str) -> None:
+    ending = Ending(How.FAILED, error)
+    assert Ending.of(ending.code) == ending
+    log = MemoryLog()
+    book = Ledger(log, "a", Policy(exact=True))
+    book.open_run("run", Terms("m", "s", "nobody", "one row", "replace one row", ""), {"a": (Charge(EXACT, 1, "x"),)})
+    book.close_run("run", ending)
+    assert (book.open_runs(), book.row_spent()) == (set(), 0.0)
 
 
 def test_endings_have_different_codes_and_every_one_has_words() -> None:

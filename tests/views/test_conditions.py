@@ -90,8 +90,8 @@ def test_the_terminal_says_every_note_and_every_condition_that_has_short_words(p
     lines = privacy_in_short(stating(private.privacy, one))
     if one.kind is Kind.NOTE:
         assert lines["mind"] == one.full
-    elif one.kind is Kind.HOLDS_IF and one.short:
-        assert lines["verdict"].endswith(f", if {one.short}")
+    elif one.kind is Kind.HOLDS_IF:
+        assert lines["verdict"].endswith(f", if {one.short or 'what its statement names holds'}")
     else:
         assert "mind" not in lines
 
@@ -132,9 +132,17 @@ def test_a_condition_is_the_same_after_a_file(one: Condition) -> None:
     "raw",
     [
         {"code": "unheard of", "figures": []},
-        {"code": "masks", "figures": [1]} | {"code": "large delta"},
+        {"code": "masks", "figures": [1]},
+        {"code": "masks", "figures": None},
         {"code": "large delta", "figures": [0.1, 0, "rows"]},
+        {"code": "large delta", "figures": [float("nan"), 30, "rows"]},
+        {"code": "large delta", "figures": [0.1, 30, None]},
         {"code": "bounds read off", "figures": [1]},
+        {"code": "bounds read off", "figures": "abc"},
+        {"code": "bounds read off", "figures": []},
+        {"code": "paper", "figures": [5]},
+        {"code": "ledgers replaced", "figures": ["ab"]},
+        {"code": "parties lost", "figures": [[{"a": 1}, None]]},
     ],
 )
 def test_a_file_with_a_condition_that_cannot_be_said_is_refused(raw: dict[str, object]) -> None:

@@ -23,8 +23,8 @@ from colonnade.privacy.statement import Privacy, check_delta
 ROUNDING = 1e-12  # of a price that was split into shares and added up again
 
 
-class TooDear(InvalidInput):
-    """The plan costs more than the terms allow."""
+class NotCovered(InvalidInput):
+    """What would leave is not covered by the price that the terms allow."""
 
 
 class Passed(NamedTuple):
@@ -91,11 +91,11 @@ def _check_price(method: Method | GraphMethod | MaskedScores, plans: Mapping[str
     price = row_rho(plans)
     if math.isinf(price):
         what = f"{method.TITLE} releases exact values ({released_to_all(plans)}), so no finite epsilon can hold"
-        raise InvalidInput(f"{what}. Leave privacy out, or choose a private method.")
+        raise NotCovered(f"{what}. Leave privacy out, or choose a private method.")
     if price > rho_for(privacy.epsilon, privacy.delta) * (1 + ROUNDING):
         cost, limit = shown(epsilon(price, privacy.delta)), f"{shown(privacy.epsilon)} (delta={privacy.delta:g})"
         what = f"{method.TITLE} would cost epsilon {cost}, and privacy= allows {limit}"
-        raise TooDear(f"{what}. Nothing was sent. Lower rounds or raise epsilon.")
+        raise NotCovered(f"{what}. Nothing was sent. Lower rounds or raise epsilon.")
     check_delta(privacy, *job.units)
 
 
@@ -106,7 +106,7 @@ def _check_schemas(federation: Federation, privacy: Privacy | None) -> None:
             f"the schema of {read_off[0]!r} was read off its data: its bounds and levels would tell about single rows"
         )
         remedy = "from_frames(..., schemas={party: co.Schema(...)}), or pass a plain matrix and public bounds"
-        raise InvalidInput(f"{what}. Declare it: {remedy}.")
+        raise NotCovered(f"{what}. Declare it: {remedy}.")
 
 
 def _check_seeded(federation: Federation) -> None:

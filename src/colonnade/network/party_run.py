@@ -21,7 +21,7 @@ import numpy as np
 from colonnade.data.alignment import Agreement
 from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
-from colonnade.data.gatekeeper import TooDear, check_call
+from colonnade.data.gatekeeper import NotCovered, check_call
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import Job, Own, curves_in_words
@@ -50,7 +50,7 @@ log = logging.getLogger("colonnade.network.party_service")
 
 @dataclass(frozen=True)
 class Proposal:
-    """A run, its call, the rows that it is about, and the hub's fingerprint of the method's code."""
+    """A run, its call, the rows that it is about, and the hub's release and protocol of the method."""
 
     run: str
     call: Call
@@ -131,7 +131,7 @@ def price(call: Call, federation: Federation, data: PartyData, scoring: Scoring)
         method = scoring.equip(method)
     try:
         _, job, plans = check_call(federation, call.problem, method, call.privacy, seeded=call.noise is not None)
-    except TooDear as error:  # the hub says what may be spent, and a party reckons for itself
+    except NotCovered as error:  # the hub says what may be spent, and a party reckons for itself
         raise PolicyRefused(str(error)) from error
     data.check_width(job.roster)
     check_pinned(data.file, method, job)

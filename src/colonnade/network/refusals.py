@@ -53,7 +53,7 @@ _ALWAYS = {
 _PROPOSED = {
     FailureCode.REFUSED: "its policy, budget or operator did not approve the terms. Ask its operator which; then "
     "propose a smaller epsilon or another method, or have the policy, the [limits] of its file or the budget changed.",
-    FailureCode.STOPPED: "it cannot run this: another version of colonnade or of the method's code, columns that do "
+    FailureCode.STOPPED: "it cannot run this: another release of colonnade or protocol of the method, columns that do "
     "not fit, or no part of the model that is to score. Try `colonnade federation check`, then ask its operator.",
     FailureCode.PROTOCOL: f"it keeps another agreement on rows, or knows this run by another call. {_REALIGN}",
 }

@@ -33,6 +33,7 @@ class Code(StrEnum):
     POOLING = "pooling"
     CHEATING = "cheating"
     READERS_ONLY = "readers only"
+    POOLED_PARTS = "pooled parts"
     PLACE_BY_HASH = "place by hash"
     PLACE_BY_KEY = "place by key"
     PLACE_BY_TABLE = "place by table"
@@ -40,6 +41,26 @@ class Code(StrEnum):
     BOUNDS_READ_OFF = "bounds read off"
     LEDGERS_REPLACED = "ledgers replaced"
     PARTIES_LOST = "parties lost"
+
+
+def _nothing(figures: tuple[Any, ...]) -> bool:
+    return not figures
+
+
+def _one_text(figures: tuple[Any, ...]) -> bool:
+    return len(figures) == 1 and _texts(figures)
+
+
+def _texts(figures: tuple[Any, ...]) -> bool:
+    return bool(figures) and all(isinstance(one, str) for one in figures)
+
+
+def _pairs(figures: tuple[Any, ...]) -> bool:
+    return bool(figures) and all(isinstance(one, tuple) and len(one) == 2 and _texts(one) for one in figures)
+
+
+def _delta_of_a_count(figures: tuple[Any, ...]) -> bool:
+    return [type(one) for one in figures] == [float, int, str] and 0.0 < figures[0] < 1.0 and figures[1] >= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +71,7 @@ class Meaning:
     full: str | Callable[..., str]  # of the figures
     short: str = ""  # for the verdict of a terminal; empty: it is not said there
     computational: bool = False  # it is about what nobody can compute: epsilon holds for no adversary without a limit
+    takes: Callable[[tuple[Any, ...]], bool] = _nothing  # whether these are its figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +100,15 @@ class Condition:
 
     def to_plain(self) -> dict[str, Any]:
         """For a file: what it is, without words."""
-        return {"code": str(self.code), "figures": self.figures}
+        return {"code": str(self.code), "figures": list(self.figures)}
 
     @classmethod
     def from_plain(cls, raw: Mapping[str, Any]) -> Condition:
         """What `to_plain` wrote; ValueError where a file names no code, or figures that its words cannot say."""
-        found = cls(Code(raw["code"]), _as_tuples(raw["figures"]))
-        try:
-            _ = found.full
-        except (TypeError, ArithmeticError) as error:
-            raise ValueError(f"no figures of {found.code!r}: {found.figures!r}") from error
-        return found
+        code, figures = Code(raw["code"]), raw["figures"]
+        if not (isinstance(figures, list) and MEANINGS[code].takes(_as_tuples(figures))):
+            raise ValueError(f"no figures of {code.value!r}: {figures!r}")
+        return cls(code, _as_tuples(figures))
 
 
 def _as_tuples(value: Any) -> Any:
@@ -175,7 +195,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "parties, coordinator and their links are trusted",
         "parties, coordinator and their links are trusted",
     ),
-    Code.PAPER: Meaning(Kind.HOLDS_IF, lambda says: says),
+    Code.PAPER: Meaning(Kind.HOLDS_IF, lambda says: says, takes=_one_text),
     Code.POOLING: Meaning(
         Kind.BROKEN_BY,
         "a coordinator and a party that pool what they have: they read the columns of all partners of that party "
@@ -186,6 +206,10 @@ MEANINGS: Mapping[Code, Meaning] = {
         Kind.NOTE,
         "it protects against readers of the model alone: the parties and their coordinator see exact values",
         "it protects against readers of the model alone: the parties and their coordinator see exact values",
+    ),
+    Code.POOLED_PARTS: Meaning(
+        Kind.NOTE,
+        "parties and coordinator may pool all they have: it then holds for the parts of a row that the others have",
     ),
     Code.PLACE_BY_HASH: Meaning(
         Kind.NOTE,
@@ -201,10 +225,10 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.PLACE_BY_TABLE: Meaning(
         Kind.NOTE, f"{_PLACE}: a row is known by its place in the table, and neighbours keep their places"
     ),
-    Code.LARGE_DELTA: Meaning(Kind.NOTE, _large_delta),
-    Code.BOUNDS_READ_OFF: Meaning(Kind.NOTE, _read_off),
-    Code.LEDGERS_REPLACED: Meaning(Kind.NOTE, _replaced),
-    Code.PARTIES_LOST: Meaning(Kind.NOTE, _lost),
+    Code.LARGE_DELTA: Meaning(Kind.NOTE, _large_delta, takes=_delta_of_a_count),
+    Code.BOUNDS_READ_OFF: Meaning(Kind.NOTE, _read_off, takes=_texts),
+    Code.LEDGERS_REPLACED: Meaning(Kind.NOTE, _replaced, takes=_pairs),
+    Code.PARTIES_LOST: Meaning(Kind.NOTE, _lost, takes=_pairs),
 }
 
 MASKS = Condition(Code.MASKS)
@@ -216,6 +240,7 @@ MEMBERS_TRUSTED = Condition(Code.MEMBERS_TRUSTED)
 POOLING = Condition(Code.POOLING)
 CHEATING = Condition(Code.CHEATING)
 READERS_ONLY = Condition(Code.READERS_ONLY)
+POOLED_PARTS = Condition(Code.POOLED_PARTS)
 PLACE_BY_HASH = Condition(Code.PLACE_BY_HASH)
 PLACE_BY_KEY = Condition(Code.PLACE_BY_KEY)
 PLACE_BY_TABLE = Condition(Code.PLACE_BY_TABLE)

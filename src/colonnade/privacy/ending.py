@@ -36,6 +36,8 @@ _ERRORS = {
 }
 
 
+_ERROR = re.compile(r"\w{1,80}", re.ASCII)
+_CODE = re.compile(rf"(?P<hub>hub/)?(?P<how>{'|'.join(How)})(?:/(?P<error>{_ERROR.pattern}))?", re.ASCII)
 _WORDS = {How.LEFT_BEHIND: "finished after this party was lost"}
 
 
@@ -46,6 +48,11 @@ class Ending:
     how: How
     error: str = ""  # the name of its kind
     by_hub: bool = False  # another organisation says so
+
+    def __post_init__(self) -> None:
+        # A name that no code can hold would be written and never read again, and so close a ledger for good.
+        if self.error and not _ERROR.fullmatch(self.error):
+            object.__setattr__(self, "error", "Exception")
 
     @property
     def returns_all(self) -> bool:
@@ -80,4 +87,3 @@ class Ending:
 
 
 FINISHED, ABORTED = Ending(How.FINISHED), Ending(How.ABORTED)
-_CODE = re.compile(rf"(?P<hub>hub/)?(?P<how>{'|'.join(How)})(?:/(?P<error>\w{{1,80}}))?", re.ASCII)

@@ -19,6 +19,7 @@ from colonnade.privacy.conditions import (
     LATTICES,
     MASKS,
     MEMBERS_TRUSTED,
+    POOLED_PARTS,
     POOLING,
     PROTOCOL,
     READERS_ONLY,
@@ -52,7 +53,7 @@ class Guarantee(StrEnum):
 
 OF_TRUST: dict[str, tuple[Condition, ...]] = {
     Trust.SECURE: (MASKS, PROTOCOL, COORDINATOR_ALONE, POOLING),
-    Trust.PARTIES: (LATTICES, PROTOCOL, CHEATING),
+    Trust.PARTIES: (LATTICES, PROTOCOL, CHEATING, POOLED_PARTS),
     Trust.CONSORTIUM: (MEMBERS_TRUSTED, READERS_ONLY),
 }
 
@@ -226,7 +227,7 @@ class PrivacyStatement:
 
     @classmethod
     def from_plain(cls, raw: Mapping[str, Any]) -> PrivacyStatement:
-        return cls(**{**raw, "conditions": tuple(map(Condition.from_plain, raw.get("conditions", ())))})
+        return cls(**{**raw, "conditions": tuple(map(Condition.from_plain, raw["conditions"]))})
 
     def to_json(self) -> str:
         """The table as JSON; an infinite epsilon is null."""

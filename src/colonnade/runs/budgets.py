@@ -18,6 +18,7 @@ from typing import Any
 from colonnade.data.text_file import safe_cell
 from colonnade.errors import InvalidInput, LedgerDamaged
 from colonnade.privacy.accountant import Budget, epsilon, rho_for
+from colonnade.privacy.ending import Ending
 from colonnade.privacy.events import Policy, shown
 from colonnade.privacy.ledger import Entry, Ledger, prices_of_runs
 from colonnade.privacy.mechanisms import gaussian_sigma, gumbel_scale
@@ -233,7 +234,7 @@ def _run_lines(ledger: Ledger) -> list[dict[str, Any]]:
                 "reserved_own_rho": opened["own_rho"],
                 "reserved_other_rho": rest_rho(opened),
                 "closed": end.get("when", ""),
-                "ended": end.get("how", "open"),
+                "ended": Ending.of(end["how"]).words if end else "open",
                 "counted_own_rho": price.own,
                 "counted_rho": price.row,
             }
@@ -269,6 +270,9 @@ def verify_ledgers(store: str | Path) -> dict[str, int]:
             for peer, (count, head) in witness.remembered().items():
                 if peer in ledgers:
                     ledgers[peer].check_head(count, head, witness.node)
+                # The note of whose ledgers are here is outside the chain: where it is gone, several were one owner's.
+                elif not own and len(ledgers) > 1:
+                    raise _gone(store, peer, f"{witness.node!r} remembers {count:,} rows of it")
         _check_finished(ledgers, finished)
         return counts
 

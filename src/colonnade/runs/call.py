@@ -22,7 +22,7 @@ from colonnade.methods.admm.sharing import SharingADMM
 from colonnade.methods.frank_wolfe.distributed import DistributedFrankWolfe
 from colonnade.methods.gram.private_gram import PrivateGram
 from colonnade.methods.method import GraphMethod, Job, Method
-from colonnade.methods.node_setup import protocol_of, usable_labels
+from colonnade.methods.node_setup import code_digest, protocol_of, usable_labels
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan, Policy, kind_of, shown
 from colonnade.privacy.ledger import Terms
@@ -185,6 +185,7 @@ def facts_of_run(
         **({"absent": dict(absent)} if absent else {}),
         "settings": terms.settings,
         "protocol": terms.protocol,
+        "code": code_digest(),
         "asked": federation.label_column or "",
         "left": [
             [party, kind_of(charge.event), charge.what, charge.count]

@@ -296,9 +296,16 @@ def facts(raw: Any) -> bool:
     """What everybody knew before the run."""
     name: Rule = lambda raw: text(raw) or flag(raw) or finite(raw)  # noqa: E731
     pair: Rule = lambda raw: listed(name)(raw) and len(raw) == 2  # noqa: E731
-    rules = {"rows": whole, "brought": tabled(whole), "policies": tabled(text), "settings": text, "protocol": text}
+    rules = {
+        "rows": whole,
+        "brought": tabled(whole),
+        "policies": tabled(text),
+        "settings": text,
+        "code": text,
+        "protocol": text,
+    }
     rules |= {"classes": pair, "asked": text, "left": listed(left), "approved": text}
-    rules |= {"federation": text, "keys": tabled(text), "absent": tabled(text)}
+    rules |= {"code": text, "federation": text, "keys": tabled(text), "absent": tabled(text)}
     return isinstance(raw, dict) and all(rules.get(name, plain)(value) for name, value in raw.items())
 
 

@@ -22,7 +22,7 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram.rule import Solving, Sums
 from colonnade.privacy.conditions import Condition
-from colonnade.privacy.statement import PrivacyStatement
+from colonnade.privacy.statement import Guarantee, PrivacyStatement, guarantee_under
 from colonnade.privacy.store import write_synced
 from colonnade.runs.release import Release, ReleasedColumn
 
@@ -123,6 +123,11 @@ def statement(raw: Any) -> bool:
     kinds["tuple[Condition, ...]"] = listed(condition)
     known = {one.name: kinds.get(str(one.type), plain) for one in fields(PrivacyStatement)}
     if not (isinstance(raw, dict) and all(name in known and known[name](value) for name, value in raw.items())):
+        return False
+    if "conditions" not in raw:
+        return False
+    rests = guarantee_under(map(Condition.from_plain, raw["conditions"]))
+    if raw.get("guarantee") in (Guarantee.PROVEN, Guarantee.CONDITIONAL) and raw["guarantee"] != rests:
         return False
     epsilon, delta = raw.get("epsilon", -1.0), raw.get("delta", -1.0)
     return bool(0.0 <= delta < 1.0 and (epsilon == math.inf or (epsilon >= 0.0 and delta > 0.0)))

@@ -5,7 +5,7 @@
     store/fits/RUN.json     the fit of a finished run
     store/locks/RUN.lock    held while a process drives the run; the system frees it when the process dies
 
-A run is begun under the fingerprint of its call: method, problem, federation, data, code. The same call finds a run
+A run is begun under the fingerprint of its call: method, problem, federation, data, protocol. The same call finds a run
 that was begun and not ended, and goes on with it, unless another live process is driving it.
 """
 
@@ -269,7 +269,7 @@ Store = MemoryStore | RunStore
 
 
 def noted_ledgers(journal: FileLog) -> set[str]:
-    """Whose ledgers were made in a store."""
+    """Whose ledgers were made in a store; empty where the note of it is gone."""
     try:
         return set(map(str, json.loads(journal.noted(_LEDGERS) or b"[]")))
     except (ValueError, TypeError):

@@ -44,7 +44,7 @@ def _verdict(privacy: PrivacyStatement) -> str:
         case Guarantee.PROVEN:
             return f"private: {price}"
         case Guarantee.CONDITIONAL:
-            return f"private: {price}, if {rests_in_short(privacy.conditions)}"
+            return f"private: {price}, if {rests_in_short(privacy.conditions) or 'what its statement names holds'}"
     return f"private by a paper's claim alone: {price}"
 
 

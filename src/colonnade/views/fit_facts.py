@@ -222,6 +222,7 @@ class RunFacts:
     policies: Mapping[str, str] = field(default_factory=dict)  # what each party allows, in words
     settings: str = ""  # method and privacy terms as the parties approved them
     protocol: str = ""  # release of the library and protocol of the method
+    code: str = ""  # SHA-256 over the files of the library where the fit was made
     asked: str = ""  # the label's column, in its holder's words
     left: Sequence[Sequence[Any]] = ()  # by whom, how it looked (KINDS), what it was, how often at most
     approved: str = ""  # who agreed to the terms, and how

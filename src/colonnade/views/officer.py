@@ -24,7 +24,7 @@ PUBLIC = "bounds, levels and row counts in the schemas are public, as their owne
 STANDING = (
     PUBLIC,
     "each party's own machine and operator are honest: the boundary stops mistakes, not hostile code inside a party",
-    "every node runs the release of Colonnade that stands below, unchanged",
+    "every node runs the release of Colonnade, and the code, that stand below",
 )
 WORDS = {  # of the lists above, for whoever does not compute with them
     "Gram matrix": "for every two columns one number, the sum over all rows of their products; it is about all rows "

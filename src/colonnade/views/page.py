@@ -254,6 +254,7 @@ def hashes_of(fit: FitFacts, known: RunFacts) -> dict[str, str]:
     """What ran: release and protocol, and hashes of problem, model, schemas, the federation file; never of data."""
     rows = {
         "release and protocol": known.protocol,
+        "code of the run, SHA-256": known.code,
         "problem, SHA-256": _digest(repr(fit.problem)),
         "model, SHA-256": _model_digest(fit),
         "federation file, SHA-256": known.federation,
