@@ -15,6 +15,7 @@ from typing import Any
 
 from colonnade.data.federation_file import new_key
 from colonnade.network.replaced_ledger import keyed_head
+from colonnade.privacy.ending import FINISHED
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Policy
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.store import FileLog
@@ -46,7 +47,7 @@ def _fill(folder: Path, runs: int, identity: bytes) -> None:
     with store._journal.atomic():
         for number in range(runs):
             store.adopt(f"run{number}")
-            store.end(f"run{number}", "finished")
+            store.end(f"run{number}", FINISHED)
     store.close()
 
 
@@ -56,7 +57,7 @@ def _one_run(ledger: Ledger, run: str) -> None:
     for slot in range(4):
         ledger.take(run, EVENT)
         ledger.record(run, slot, 0, EVENT, "sums", slot)
-    ledger.close_run(run, "finished")
+    ledger.close_run(run, FINISHED)
 
 
 def _measure(folder: Path, runs: int, identity: bytes) -> int:

@@ -139,7 +139,7 @@ WRONG: Wrong = {
     "a job that a party cannot run": (
         lambda folder: refused("consider", 1),
         PeerBroken,
-        "'bank' refused 'consider' (stopped): it cannot run this: another version of colonnade or of the method's code, columns that do not fit, or no part of the model that is to score. Try `colonnade federation check`, then ask its operator. If nobody had reserved, nothing was sent and nothing was spent, at no party. Else (the run had begun before, or a party was restarted meanwhile) what had left is spent. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
+        "'bank' refused 'consider' (stopped): it cannot run this: another release of colonnade or protocol of the method, columns that do not fit, or no part of the model that is to score. Try `colonnade federation check`, then ask its operator. If nobody had reserved, nothing was sent and nothing was spent, at no party. Else (the run had begun before, or a party was restarted meanwhile) what had left is spent. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a run that a party knows by another call": (
         lambda folder: refused("consider", 3),
@@ -865,7 +865,7 @@ def test_a_mistake_is_answered_with_what_happened_and_what_to_do(name: str, tmp_
     call, error, text = WRONG[name]
     with pytest.raises(error) as raised:
         call(tmp_path)
-    assert type(raised.value) is error
+    assert isinstance(raised.value, error)
     assert str(raised.value).replace(str(tmp_path), "FOLDER") == text
 
 

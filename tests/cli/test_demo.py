@@ -83,7 +83,7 @@ def test_the_private_model_states_its_price_and_protects_under_the_secure_trust_
     assert statement.epsilon == pytest.approx(demo.EPSILON, rel=1e-6)
     assert (statement.trust, statement.guarantee) == ("secure", "conditional")
     assert "computational differential privacy" in statement.sentence
-    assert "if the coordinator and a party pool what they have" in statement.sentence
+    assert "It is broken by a coordinator and a party that pool what they have" in statement.sentence
 
 
 @pytest.mark.chance(1e-9, "rows in another order round otherwise: 1.3e5 pairs, of scores within 1e-15")

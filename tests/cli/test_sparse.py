@@ -71,8 +71,8 @@ def test_a_delta_of_one_over_rows_is_refused_and_taken_by_the_flag_that_the_refu
     (flag,) = re.findall(r"`colonnade sparse`: (--[a-z-]+)", error)
     code, out, error = call(*words, flag)
     assert code == 0, error
-    assert "Delta=0.01 is not below 1/rows" in " ".join(out.split())
-    assert "Delta=0.01" in json.loads((tmp_path / "m.json").read_text())["privacy"]["sentence"]
+    assert "Note: delta=0.01 is not below 1/rows" in " ".join(out.split())
+    assert "Note: delta=0.01" in json.loads((tmp_path / "m.json").read_text())["privacy"]["sentence"]
 
 
 @pytest.mark.parametrize(

@@ -25,13 +25,14 @@ from spending import own_spent
 
 import colonnade as co
 from colonnade.cli.runs import list_runs
+from colonnade.data import gatekeeper
 from colonnade.data.alignment import bitmap
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.schema.columns import Numeric
 from colonnade.data.schema.table import Schema
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError, StoreError, WireError
 from colonnade.methods.node_setup import Call, protocol_of
-from colonnade.network import party_run, refusals
+from colonnade.network import refusals
 from colonnade.network.hub import Grpc, read_answer
 from colonnade.network.hub_run import RunLog
 from colonnade.network.party_data import PartyData
@@ -496,7 +497,7 @@ def test_whether_a_run_is_refused_does_not_depend_on_the_labels(tmp_path):
 
 
 def test_a_price_above_the_epsilon_that_is_named_is_refused(tmp_path):
-    with straw_hub(NOISY, tmp_path) as straw, mock.patch.object(party_run, "row_rho", return_value=1e9):
+    with straw_hub(NOISY, tmp_path) as straw, mock.patch.object(gatekeeper, "row_rho", return_value=1e9):
         assert straw.raw("party0", "reserve", proposal(NOISY)).head == {"code": REFUSES}
 
 

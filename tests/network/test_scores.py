@@ -175,7 +175,7 @@ def asked_to_score(scored: int = 0, party: str = "lab") -> Request:
     call = Call(MaskedScores("run", 0.0), PROBLEM, None)
     terms = Terms("scores of rows by a model", "", "", "row", "", "")
     plans = {"lab": (Charge(SCORES, 1, "its part"),), "bank": ()}
-    return Request("scores", party, terms, call, plans, 30, (30, "rows"), scored)
+    return Request("scores", party, terms, call, plans, 30, scored)
 
 
 def test_limits_count_runs_of_scores_where_something_leaves():

@@ -189,7 +189,7 @@ def test_a_delta_that_is_not_below_one_in_the_rows_is_refused_and_nothing_is_wri
 def test_an_allowed_large_delta_is_said_in_the_statement(tmp_path):
     asked = co.Privacy(1.0, 1 / 60, allow_large_delta=True, **OPEN)
     fit = co.fit(table(), RIDGE, privacy=asked, store=tmp_path)
-    assert "Delta=0.0166667 is not below 1/rows = 0.017" in fit.privacy.sentence
+    assert "Note: delta=0.0166667 is not below 1/rows = 0.017" in fit.privacy.sentence
     assert (
         preview(table(), RIDGE, None, asked, store=tmp_path).notes[0].startswith("delta=0.0166667 is not below 1/rows")
     )
@@ -209,7 +209,7 @@ def test_an_estimator_refuses_a_large_delta_and_can_be_told_to_take_it(kind, tmp
     with pytest.raises(co.InvalidInput, match=r"delta=0\.02 is not below 1/rows"):
         kind(epsilon=1.0, delta=0.02, classes=[0, 1], **bounds).fit(X, y)
     fitted = kind(epsilon=1.0, delta=0.02, classes=[0, 1], allow_large_delta=True, **bounds).fit(X, y)
-    assert "Delta=0.02" in fitted.privacy_.sentence
+    assert "Note: delta=0.02" in fitted.privacy_.sentence
 
 
 def test_a_job_file_may_leave_trust_out_and_allow_a_large_delta(tmp_path):

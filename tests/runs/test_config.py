@@ -462,16 +462,6 @@ def test_words_that_fit_does_not_take_are_wrong_usage(words: tuple[str, ...], ad
     assert advice in error
 
 
-@pytest.mark.parametrize(
-    "words", [("--data", "x.csv"), ("--data=x.svm", "--epsilon", "1", "--json"), ("study.toml", "--data", "x.csv")]
-)
-def test_a_file_of_rows_is_sent_to_the_command_that_takes_one(words: tuple[str, ...]) -> None:
-    code, out, error = call(*words)
-    assert (code, out) == (2, "")
-    assert error.count("\n") <= 1
-    assert "colonnade sparse FILE" in error
-
-
 def test_a_file_that_is_absent_is_named(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     code, _, error = call("absent.toml")

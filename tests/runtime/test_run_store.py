@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import colonnade as co
+from colonnade.privacy.ending import ABORTED, Ending, How
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.tally import last_snapshot
 from colonnade.runs.budgets import make_ledger, verify_ledgers
@@ -27,7 +28,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with closing(RunStore(tmp_path)) as books:
         for number in range(RUNS):
             with books.run_once(f"job {number}") as run:
-                books.end(run, f"ended {number}")
+                books.end(run, Ending(How.FAILED, f"E{number}"))
         assert last_snapshot(books._journal).count == 12
     return tmp_path
 
@@ -43,7 +44,9 @@ def test_a_journal_opens_from_its_snapshot(store: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(FileLog, "_walk_chain", lambda log, *at: walked.append(at[0]) or walk(log, *at))
     with closing(RunStore(store)) as books:
         assert walked == [12]
-        assert [books.run_of(f"job {number}")[1] for number in range(RUNS)] == [f"ended {n}" for n in range(RUNS)]
+        assert [books.run_of(f"job {number}")[1] for number in range(RUNS)] == [
+            Ending(How.FAILED, f"E{n}") for n in range(RUNS)
+        ]
         assert len(books.begun()) == len(books.ended()) == RUNS
 
 
@@ -75,7 +78,7 @@ def test_a_change_before_the_snapshot_is_noticed_by_verify(store: Path) -> None:
 
 def test_nodes_hear_of_an_end_until_all_have_heard_it(store: Path) -> None:
     with closing(RunStore(store)) as books:
-        ends = [f"ended {number}" for number in range(RUNS)]
+        ends = [Ending(How.FAILED, f"E{number}") for number in range(RUNS)]
         said: list[list[str]] = []
 
         def settle(*heard: str):
@@ -86,9 +89,9 @@ def test_nodes_hear_of_an_end_until_all_have_heard_it(store: Path) -> None:
         books.tell(["a", "b"], settle("a", "b"))  # nothing new
         books.tell(["a", "c"], settle("a", "c"))  # c comes from another federation
         with books.run_once("one more") as run:
-            books.end(run, "one more")
+            books.end(run, ABORTED)
         books.tell(["b", "a"], settle("a", "b"))
-        assert said == [ends, ends, ends, ["one more"]]
+        assert said == [ends, ends, ends, [ABORTED]]
 
 
 def test_who_cannot_be_told_is_told_again(store: Path) -> None:
@@ -109,11 +112,11 @@ def test_a_ledger_that_was_put_back_from_an_old_copy_hears_again_of_an_end(store
     with closing(RunStore(store)) as books:
         books.tell(["a", "b"], lambda over: dict.fromkeys("ab"))
         with books.run_once("one more") as run:
-            books.end(run, "one more")
+            books.end(run, ABORTED)
         with books.run_once("going on") as open_still:
             left = {books.run_of("job 1")[0], open_still, "node"}  # of an old copy, of another process, a secret's name
             books.tell(["a", "b"], lambda over: said.append(list(over.values())) or {"a": left, "b": None})
-    assert said == [["one more"], ["ended 1"]]
+    assert said == [[ABORTED], [Ending(How.FAILED, "E1")]]
 
 
 def test_an_end_that_cannot_be_read_behind_a_snapshot_is_damage(store: Path) -> None:

@@ -55,7 +55,7 @@ def test_every_condition_has_words_and_every_code_an_example() -> None:
 def test_a_condition_stands_on_every_page_under_its_own_heading(private, one):  # noqa: F811
     fit = replace(private, privacy=stating(private.privacy, one))
     said, officer, report = fit.privacy, words(render_officer(fit)), words(render_report(fit))
-    heads = {Kind.HOLDS_IF: "It holds if ", Kind.BROKEN_BY: "It is broken by ", Kind.NOTE: ". "}
+    heads = {Kind.HOLDS_IF: "It holds if ", Kind.BROKEN_BY: "It is broken by ", Kind.NOTE: "Note: "}
     assert f"{heads[one.kind]}{one.full}".lower() in said.sentence.lower()
     assert said.sentence in report
     assert as_heard(one) in words(said._repr_html_())

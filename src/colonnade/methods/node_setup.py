@@ -176,7 +176,7 @@ def code_digest() -> str:
     """SHA-256 over all files of the package: what ran here, for the record. Nothing is refused by it."""
     package, text = Path(__file__).parents[1], hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
-        text.update(file.relative_to(package).as_posix().encode() + file.read_bytes())
+        text.update(bytes(file.relative_to(package)) + file.read_bytes())
     return text.hexdigest()
 
 

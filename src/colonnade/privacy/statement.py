@@ -178,7 +178,8 @@ class PrivacyStatement:
 
     @property
     def sentence(self) -> str:
-        notes = "".join(f" {one.full[:1].upper()}{one.full[1:]}." for one in of_kind(self.conditions, Kind.NOTE))
+        said = as_clause(self.conditions, Kind.NOTE)
+        notes = f" Note: {said}." if said else ""
         if self.guarantee == Guarantee.NONE:
             return f"Not private: {self.derivation}. The adversary sees {self.sees}.{notes}"
         kind = "computational differential privacy" if self.computational else "differential privacy"

@@ -149,7 +149,7 @@ def _standing(privacy: PrivacyStatement) -> tuple[str, ...]:
 
 
 def _listed(lines: Sequence[str]) -> Markup:
-    items = "".join(f"<li>{escape(line[:1].upper() + line[1:])}.</li>" for line in lines)
+    items = "".join(f"<li>{escape(line)}.</li>" for line in lines)
     return Markup(f"<ul>{items}</ul>")
 
 
