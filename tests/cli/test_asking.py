@@ -5,6 +5,7 @@ The process is a real one, with a real terminal, real signals and a real hub.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import pty
@@ -243,13 +244,17 @@ class Screen:
     def __init__(self) -> None:
         self.end, self.terminal = pty.openpty()
         self.text = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()  # what is read may end within a letter
+
+    def _read(self) -> str:
+        return self._decoder.decode(os.read(self.end, 4096))
 
     def until(self, wanted: str) -> None:
         """Read until something has been shown since the last time."""
         ends, fresh = time.monotonic() + SECONDS, ""
         while wanted not in fresh:
             if select.select([self.end], [], [], 0.1)[0]:
-                fresh += os.read(self.end, 4096).decode()
+                fresh += self._read()
             assert time.monotonic() < ends, self.text + fresh
         self.text += fresh
 
@@ -259,7 +264,7 @@ class Screen:
     def close(self) -> str:
         """All that was shown, with one space for every white one."""
         while select.select([self.end], [], [], 0.1)[0]:
-            self.text += os.read(self.end, 4096).decode()
+            self.text += self._read()
         os.close(self.end)
         os.close(self.terminal)
         return re.sub(r"\s+", " ", self.text)
