@@ -69,7 +69,7 @@ class Meaning:
 
     kind: Kind
     full: str | Callable[..., str]  # of the figures
-    short: str = ""  # for the verdict of a terminal; empty: it is not said there
+    short: str = ""  # of what a statement rests on, for the verdict of a terminal; empty: it is not said there
     computational: bool = False  # it is about what nobody can compute: epsilon holds for no adversary without a limit
     takes: Callable[[tuple[Any, ...]], bool] = _nothing  # whether these are its figures
 
@@ -139,6 +139,8 @@ def by_kind(conditions: Sequence[Condition]) -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------ words
 
 _PLACE = "what leaves depends on the place of a row"
+_ALONE = "the coordinator pools nothing with a party"
+_TRUSTED = "parties, coordinator and their links are trusted"
 
 
 def _large_delta(delta: float, count: int, what: str) -> str:
@@ -187,14 +189,8 @@ MEANINGS: Mapping[Code, Meaning] = {
         computational=True,
     ),
     Code.PROTOCOL: Meaning(Kind.HOLDS_IF, "parties and coordinator follow the protocol", "all follow the protocol"),
-    Code.COORDINATOR_ALONE: Meaning(
-        Kind.HOLDS_IF, "the coordinator pools nothing with a party", "the coordinator pools nothing with a party"
-    ),
-    Code.MEMBERS_TRUSTED: Meaning(
-        Kind.HOLDS_IF,
-        "parties, coordinator and their links are trusted",
-        "parties, coordinator and their links are trusted",
-    ),
+    Code.COORDINATOR_ALONE: Meaning(Kind.HOLDS_IF, _ALONE, _ALONE),
+    Code.MEMBERS_TRUSTED: Meaning(Kind.HOLDS_IF, _TRUSTED, _TRUSTED),
     Code.PAPER: Meaning(Kind.HOLDS_IF, lambda says: says, takes=_one_text),
     Code.POOLING: Meaning(
         Kind.BROKEN_BY,
@@ -204,7 +200,6 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.CHEATING: Meaning(Kind.BROKEN_BY, "a party that cheats: it can read its partners' rows"),
     Code.READERS_ONLY: Meaning(
         Kind.NOTE,
-        "it protects against readers of the model alone: the parties and their coordinator see exact values",
         "it protects against readers of the model alone: the parties and their coordinator see exact values",
     ),
     Code.POOLED_PARTS: Meaning(
