@@ -10,6 +10,7 @@ from spending import own_spent
 import colonnade as co
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
+from colonnade.runtime.hosted_node import HostedNode
 from contract import METHODS, federation
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
@@ -157,6 +158,30 @@ def test_a_budget_is_used_up_over_several_runs(tmp_path):
     log = FileLog(tmp_path / "nodes" / "party0.db")
     book = Ledger(log, "party0", co.Policy(epsilon=4.0, delta=1e-6))
     assert book.row_spent() <= book.budget().limit * (1 + 1e-12)
+    log.close()
+
+
+@pytest.mark.chance(0, "reservations: nothing that was drawn is compared")
+@pytest.mark.parametrize("sent", [False, True])
+def test_what_others_reserved_returns_only_from_a_run_that_sent_nothing(tmp_path, monkeypatch, sent):
+    terms = {"method": NoisySums(2), "fed": budgeted(9.0), "privacy": co.Privacy(epsilon=4.0, delta=1e-6)}
+    if sent:
+        with pytest.raises(KeyboardInterrupt):
+            fit(tmp_path, engine=interrupting(9), **terms)
+    reserve = HostedNode.reserve
+
+    def refusing(host, *arguments):
+        if host.setup.name == "party2":
+            raise co.PolicyRefused("party 'party2' says no")
+        return reserve(host, *arguments)
+
+    monkeypatch.setattr(HostedNode, "reserve", refusing)
+    with pytest.raises(co.PolicyRefused):
+        fit(tmp_path, **terms)
+    log = FileLog(tmp_path / "nodes" / "party0.db")
+    book = Ledger(log, "party0", co.Policy(epsilon=9.0, delta=1e-6))
+    assert not book.open_runs()
+    assert book.row_spent() == pytest.approx(own_spent(book) + 2 * 4 * RHO * sent)  # of two others, four releases
     log.close()
 
 

@@ -247,11 +247,15 @@ class RunDriver:
 
     def run_programs(self) -> Outcome:
         """Reserve, run, and close the run if that fails for good."""
+        begun = self.store.durable  # until it is known
         try:
+            begun = begun and self.has_begun()
             self.reserve()
         except tuple(FINAL) as error:
+            # Of a run that goes on, messages may have left: what others reserved must not return.
+            how = How.FAILED if begun else How.REFUSED
             with contextlib.suppress(errors.PeerFailed):  # whoever refused this refuses what follows from it, too
-                self.end(Ending(How.REFUSED, type(error).__name__))
+                self.end(Ending(how, type(error).__name__))
             raise
         try:
             return self.hosted_nodes.drive()
@@ -282,6 +286,12 @@ class RunDriver:
     def nodes(self) -> tuple[NodeId, ...]:
         graph = isinstance(self.method, GraphMethod)
         return self.job.roster.parties if graph else (COORDINATOR, *self.job.roster.parties)
+
+    def has_begun(self) -> bool:
+        """Whether a ledger here has this run already. Parties elsewhere never return what others reserved, so that they
+        need not be asked."""
+        here = self.nodes if self.federation.away is None else [name for name in self.nodes if name == COORDINATOR]
+        return any(self.hosted_nodes.ask(HostedNode.has_begun, dict.fromkeys(here, ())).values())
 
     def reserve(self) -> None:
         """Every ledger reserves its whole plan, or nothing is sent at all."""

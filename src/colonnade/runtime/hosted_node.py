@@ -155,6 +155,10 @@ class HostedNode:
         if self.run not in self.ledger.open_runs():
             self.ledger.check_unit(terms, plans)
 
+    def has_begun(self) -> bool:
+        """Whether its ledger has the run already."""
+        return self.log.holds(self.run, "open")
+
     def reserve(self, terms: Terms, plans: Mapping[str, Plan], keys: Mapping[NodeId, bytes]) -> None:
         """Reserve the run's whole plan, or refuse; `keys` are the public keys that the others sign with."""
         self._keys = keys
