@@ -284,9 +284,10 @@ def test_what_no_positive_kernel_can_give_is_told_from_its_roundings():
     for column, diagonal, own in broken:
         with pytest.raises(co.InvalidInput, match="not positive"):
             check_positive(np.array(column), np.array(diagonal), own)
-    rank_one = np.outer(*[np.array([0.1, 0.7, -1.3, 2.9])] * 2)
-    assert np.linalg.eigvalsh(rank_one)[0] < 0.0  # a rounding: else the next line would prove nothing
-    check_table(rank_one)
+    # Three eigenvalues of -1e-13: below 0 beyond the rounding (2e-15) of any processor's library, within that of sums.
+    rounded = np.outer(*[np.array([0.1, 0.7, -1.3, 2.9])] * 2) - 1e-13 * np.eye(4)
+    assert np.linalg.eigvalsh(rounded)[0] < 0.0
+    check_table(rounded)
     for table_ in ([[1.0, 0.5], [0.4, 1.0]], [[1.0, 1.1], [1.1, 1.0]]):
         with pytest.raises(co.InvalidInput, match="not positive"):
             check_table(np.array(table_))
