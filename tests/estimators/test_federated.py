@@ -28,10 +28,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import colonnade as co
 from colonnade.cli.runs import list_runs
 from colonnade.errors import InvalidInput
-from colonnade.estimators.federated import share_of
+from colonnade.estimators.federated import joint_statement, share_of
 from colonnade.estimators.federated_models import FederatedClassifier, FederatedRegressor
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.block import ROW
+from colonnade.privacy.statement import Privacy, derived_statement, lost_parties, replaced_ledgers
 from colonnade.problem.weighted import ClassWeighted
 from colonnade.runs.budgets import accounts
 from colonnade.runs.fit import fit as run
@@ -209,6 +211,16 @@ def test_several_private_classes_cost_one_budget_in_every_ledger(tmp_path):
         assert account.budget.rho == pytest.approx(rho_for(6.0, 1e-5), rel=1e-6)
     assert np.allclose(model.predict_proba(X).sum(axis=1), 1.0)
     assert set(model.predict(X)) <= {0, 1, 2}
+
+
+def test_the_statement_of_several_runs_says_what_any_of_them_rests_on():
+    """The second lost a party, the third found a replaced ledger: who reads one statement reads both, and each once."""
+    terms = Privacy(epsilon=1.0, delta=1e-6, trust="nobody")
+    lost, replaced = lost_parties({"lab": "in round 2"}), replaced_ledgers([("bank", "2026-01-02T03:04:05Z", "x")])
+    runs = [
+        derived_statement(terms, 0.01, ROW, "all", "proof", conditions) for conditions in ((), lost, (*lost, *replaced))
+    ]
+    assert joint_statement(runs, terms).conditions == (*lost, *replaced)
 
 
 @pytest.mark.chance(1e-8, "2e6 pairs of scores, one nearer than rounding: 1e-9; accuracy 100 sds over .8 in 40 runs")

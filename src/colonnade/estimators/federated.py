@@ -201,7 +201,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
         encoded = federations[0].bent(fits[0].depth)  # with the curves that the run chose
         self._places = {name: party.block.positions for name, party in encoded.parties.items()}
         self.fit_ = fits[0] if len(fits) == 1 else fits
-        self.privacy_ = _together([each.privacy for each in fits], terms)
+        self.privacy_ = joint_statement([each.privacy for each in fits], terms)
         if search is not None and terms is not None:  # who sees one of its models has seen what chose it
             spent = search.begun * search.rho
             words = f"Renyi bound of {spent:.4g}-zCDP, {search.begun} fits of a search"
@@ -252,17 +252,19 @@ def _place_columns(party: str, columns: Any, names: list[str]) -> Any:
     return [names.index(column) for column in columns]
 
 
-def _together(statements: Sequence[PrivacyStatement], terms: Privacy | None) -> PrivacyStatement:
-    """The statement of several runs about the same rows: their prices add up."""
+def joint_statement(statements: Sequence[PrivacyStatement], terms: Privacy | None) -> PrivacyStatement:
+    """The statement of several runs about the same rows: prices add up, and it rests on what any of them rests on."""
     first, count = statements[0], len(statements)
     if count == 1 or terms is None or first.guarantee == Guarantee.NONE:
         return first
+    conditions = tuple(dict.fromkeys(one for statement in statements for one in statement.conditions))
     rho = count * rho_for(terms.epsilon, terms.delta)
     return replace(
         first,
         epsilon=epsilon_of(rho, terms.delta),
         accountant=f"Renyi bound of {rho:.4g}-zCDP, {count} runs of {rho / count:.4g} each",
         rho=rho,
+        conditions=conditions,
         derivation=f"{first.derivation}; each of {count} one-against-rest models has 1/{count} of the budget",
     )
 
