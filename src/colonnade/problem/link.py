@@ -33,7 +33,6 @@ NEAREST, FARTHEST = 0.05, 0.6  # of the share: how near a linear probability com
 COST = 2e-4  # nats of log loss a row that noise alone may cost on average
 LEVEL = 0.05  # the largest chance at which noise alone may pass for a signal
 LARGEST_FACTOR = 1.5  # by which a score is made longer again after the ridge
-LEAST_WITHIN = 0.05  # of the scores' variance is within classes, at least
 LARGEST_R2 = 0.9
 MOST_NORMAL = 0.85  # of a probability comes from normal scores, at most
 GRID = np.linspace(0.0025, 0.9975, 400)
@@ -114,7 +113,7 @@ def mixed(
     variance = factor**2 * spread
     covariance = min(factor * pull, math.sqrt(LARGEST_R2 * variance * 4.0 * between))
     apart = covariance / (2.0 * between)  # mean scores of the classes
-    within = max(variance - between * apart**2, LEAST_WITHIN * variance)
+    within = variance - between * apart**2  # at least (1 - LARGEST_R2) of the variance
     slope = apart / within
     correlation = math.sqrt(covariance**2 / (variance * 4.0 * between))
     away = max(NEAREST, FARTHEST - correlation)
