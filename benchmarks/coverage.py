@@ -35,7 +35,7 @@ from colonnade.methods.gram.design import grid, plan_joint
 from colonnade.methods.gram.integer_rows import IntegerRows
 from colonnade.methods.gram.rule import prepare
 from colonnade.methods.gram.secure_design import Design, Layout
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.statement import not_private
 from colonnade.problem.inference import score_noise
 from colonnade.runs.inference import Inference

@@ -39,7 +39,6 @@ from colonnade.methods.gram.rule import (
     GramRule,
     PublicColumns,
     RowFrame,
-    Sums,
     choose,
     choose_depth,
     noise_levels,
@@ -48,7 +47,8 @@ from colonnade.methods.gram.rule import (
     weigh,
 )
 from colonnade.methods.gram.solve import Link, solve
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
+from colonnade.model.release import Sums
 from colonnade.privacy.accountant import rho_for
 from colonnade.problem import LeastSquares, Logistic, Problem
 from papers.comparison.tables import encoded

@@ -30,7 +30,7 @@ import colonnade as co
 from benchmarks.gram import DELTA, PROBLEM, auc, load, splits
 from colonnade.methods.gram import graph_gram
 from colonnade.methods.gram.lwe_products import Products
-from colonnade.methods.method import Own
+from colonnade.model.answer import Own
 from colonnade.privacy.mechanisms import SeededNoise
 
 SIZES = (2, 4, 8, 16)

@@ -36,8 +36,9 @@ import numpy as np
 
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
-from colonnade.methods.method import Answer, Done, Finish, Method, Own, Status
+from colonnade.methods.method import Done, Finish, Method
 from colonnade.methods.node_setup import known_values
+from colonnade.model.answer import Answer, Own, Status
 from colonnade.network import certs
 from colonnade.network.certs import Tls
 from colonnade.network.party_data import PartyData

@@ -34,7 +34,7 @@ from colonnade.kernels.lwe import inner, unpack_hidden
 from colonnade.methods.gram import lwe_release, secure_design
 from colonnade.methods.gram.lwe_design import Exchange
 from colonnade.methods.gram.secure_design import bytes_sent, exchanged
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.lattice import (
     LEAST_SIGMA,
     TABLE,

@@ -140,7 +140,7 @@ def releases(plans: dict[str, Any], job: Any) -> list[tuple[str, str]]:
 
 def example_job(name: str, method: Any) -> Any:
     """The first of a few jobs that this method accepts: parties or one holder, without a budget or with one."""
-    from colonnade.methods.method import Job, Roster
+    from colonnade.model.job import Job, Roster
 
     co = colonnade
     ball = co.L1Ball(10.0)

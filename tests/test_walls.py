@@ -13,7 +13,7 @@ import pytest
 
 import colonnade as co
 from colonnade.methods import load_all
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.events import unprotected
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog

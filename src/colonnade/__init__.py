@@ -63,7 +63,7 @@ _NAMES = {  # the public names, by the module that defines them
     "runtime.hosted_node": "InProcess",
     "runtime.ray": "Ray",
     "runtime.wire": "Communication",
-    "views.fit_facts": "CoefficientPath",
+    "model.facts": "CoefficientPath",
 }
 HOMES = {name: f"colonnade.{module}" for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(HOMES)

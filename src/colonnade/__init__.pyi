@@ -38,7 +38,8 @@ from colonnade.methods.graph.admm import GraphADMM
 from colonnade.methods.graph.ridge import GraphRidge
 from colonnade.methods.graph.tls import GraphTLS
 from colonnade.methods.graph.zeroth import GraphZerothOrder
-from colonnade.methods.method import Status
+from colonnade.model.answer import Status
+from colonnade.model.coefficients import CoefficientPath
 from colonnade.network.certs import Tls
 from colonnade.network.hub import Grpc
 from colonnade.privacy.block import COLUMN
@@ -90,7 +91,6 @@ from colonnade.runtime.fault_tools import Dropouts, Faults, Tap
 from colonnade.runtime.hosted_node import InProcess
 from colonnade.runtime.ray import Ray
 from colonnade.runtime.wire import Communication
-from colonnade.views.fit_facts import CoefficientPath
 
 HOMES: dict[str, str]
 

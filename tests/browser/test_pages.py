@@ -17,8 +17,8 @@ from test_report import contrast
 
 import colonnade as co
 from colonnade.runs.evaluation import evaluate_fit
-from colonnade.views.fit_facts import Quality
 from colonnade.views.page import write_report
+from colonnade.views.quality import Quality
 from live_view import serving
 
 playwright = pytest.importorskip(

@@ -24,8 +24,8 @@ import pytest
 import colonnade as co
 from colonnade.cli.party import PROMPT, SEEN, _ask, _cost, _read_reply, _show
 from colonnade.errors import BudgetExhausted, PeerFailed, PolicyRefused
-from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, protocol_of, terms_of
+from colonnade.model.job import Job
 from colonnade.network.party_run import Request, absence_in_words
 from colonnade.network.questions import Question
 from colonnade.privacy.accountant import Budget

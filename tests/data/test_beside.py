@@ -13,7 +13,7 @@ from colonnade.data.beside import beside_arrays, check_pairs
 from colonnade.data.classes import check_classes, other_class
 from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.network.party_data import PartyData
 from colonnade.runs.config import load_config
 from colonnade.runs.preview import preview

@@ -17,7 +17,7 @@ from sklearn.base import clone
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.notices import about_columns, about_labels, about_levels, count_labels
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_service import PartyService
 from colonnade.privacy.block import Block

@@ -12,7 +12,8 @@ from typing import ClassVar
 import numpy as np
 
 from colonnade.kernels.arrays import Array
-from colonnade.methods.method import Answer, Done, Finish, Method, Own, Status
+from colonnade.methods.method import Done, Finish, Method
+from colonnade.model.answer import Answer, Own, Status
 from colonnade.privacy.events import Charge, Event, Mechanism
 from colonnade.privacy.values import Private, Released
 from colonnade.runtime.program import COORDINATOR, ask, ask_one, last, message, receive, tell

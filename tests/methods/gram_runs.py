@@ -15,7 +15,7 @@ from colonnade.methods.gram import private_gram, secure_release
 from colonnade.methods.gram.design import OWN, sums_weights
 from colonnade.methods.gram.rule import prepare
 from colonnade.methods.gram.secure_design import Design, fixed_labels
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.events import Scope, unprotected
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import SeededNoise

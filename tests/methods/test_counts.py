@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import colonnade as co
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.method import Job, adjusted
+from colonnade.methods.method import adjusted
+from colonnade.model.job import Job
 from colonnade.runtime.wire import decode
 from reference import confident
 

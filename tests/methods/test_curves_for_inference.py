@@ -14,7 +14,7 @@ import colonnade as co
 from colonnade.errors import InvalidInput
 from colonnade.kernels import curves
 from colonnade.methods.gram.design import rounding_room
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

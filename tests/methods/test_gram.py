@@ -26,13 +26,13 @@ from colonnade.methods.gram.rule import (
     GramRule,
     PublicColumns,
     RowFrame,
-    Sums,
     as_they_are,
     choose,
     noise_levels,
     prepare,
 )
 from colonnade.methods.gram.solve import solve
+from colonnade.model.release import Sums
 from colonnade.problem import (
     Absolute,
     ElasticNet,

@@ -16,7 +16,7 @@ from colonnade.kernels import curves
 from colonnade.methods.gram.answer import Curves, candidates
 from colonnade.methods.gram.rule import Gram, RowFrame, as_they_are, choose_depth, survival, weigh
 from colonnade.methods.gram.solve import solve
-from colonnade.methods.method import Job, curves_in_words
+from colonnade.model.job import Job, curves_in_words
 from colonnade.privacy.accountant import rho_for
 from colonnade.runs.preview import preview
 

@@ -13,8 +13,9 @@ import colonnade as co
 from colonnade.methods.gram import design as gram_design
 from colonnade.methods.gram.design import Figures, NoisyLabels
 from colonnade.methods.gram.local import Local
-from colonnade.methods.gram.rule import Extended, PublicColumns, Sums, choose, noise_levels
-from colonnade.methods.method import Job
+from colonnade.methods.gram.rule import Extended, PublicColumns, choose, noise_levels
+from colonnade.model.job import Job
+from colonnade.model.release import Sums
 
 
 def job_of(loss=None, k: int = 1, **privacy) -> Job:

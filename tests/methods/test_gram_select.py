@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -247,7 +247,7 @@ NEAR = {f"party{k}": np.ones(2) for k in range(3)}
     ids=["ridge", "ridge from a start", "admm", "admm from a start"],
 )
 def test_what_a_graph_method_releases_is_what_it_announced(method, tmp_path):
-    from colonnade.methods.method import Job
+    from colonnade.model.job import Job
     from colonnade.privacy.ledger import Ledger
     from colonnade.privacy.store import FileLog
 

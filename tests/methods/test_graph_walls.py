@@ -9,7 +9,7 @@ import pytest
 from graph_cases import table
 
 import colonnade as co
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.values import Released
 from colonnade.runtime.program import BY_TYPE
 from colonnade.runtime.wire import decode

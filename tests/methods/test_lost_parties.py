@@ -14,7 +14,7 @@ from colonnade.errors import PartyLost, ProtocolError
 from colonnade.methods.gram import secure_release
 from colonnade.methods.gram.messages import Prepare, SendParts
 from colonnade.methods.gram.secure_products import Losses
-from colonnade.methods.method import Roster
+from colonnade.model.job import Roster
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import SeededNoise

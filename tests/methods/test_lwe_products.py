@@ -15,7 +15,7 @@ from colonnade.methods.gram.lwe_design import ERROR, GROWTH, Exchange
 from colonnade.methods.gram.lwe_products import Across
 from colonnade.methods.gram.rule import prepare
 from colonnade.methods.gram.secure_design import Design
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.conditions import CHEATING, LATTICES, PROTOCOL
 from colonnade.privacy.events import unprotected
 from colonnade.privacy.gate import Gate

@@ -12,7 +12,7 @@ import colonnade as co
 from colonnade.methods.gram import secure_design
 from colonnade.methods.gram.secure_design import Design, bytes_sent
 from colonnade.methods.gram.secure_release import _digest
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.conditions import CHEATING, COORDINATOR_ALONE, LATTICES, MASKS, POOLING, PROTOCOL
 from colonnade.runs.preview import preview
 

@@ -16,7 +16,8 @@ from colonnade.attacks.lower_bound import epsilon_lower_bound
 from colonnade.methods.frank_wolfe import private_block as private
 from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
 from colonnade.methods.frank_wolfe.private_spend import INSIDE
-from colonnade.methods.method import Job, Labels
+from colonnade.methods.method import Labels
+from colonnade.model.job import Job
 from colonnade.privacy.events import Charge, Mechanism, plan_rho, row_rho
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms

@@ -18,7 +18,7 @@ from colonnade.methods.gram import local as local_gram
 from colonnade.methods.gram import secure_design, secure_release
 from colonnade.methods.gram.integer_rows import Buckets, Grid, IntegerRows, norms, uncut, within
 from colonnade.methods.gram.local import Local
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import LARGEST, ROW, Block, Unit
 from colonnade.privacy.conditions import Kind, of_kind

@@ -13,7 +13,7 @@ from colonnade.methods.gram.design import plan_joint, squares_within
 from colonnade.methods.gram.rule import whole_frame
 from colonnade.methods.gram.secure_design import MOST_BITS, SDS, Design, Layout, Rings
 from colonnade.methods.gram.secure_release import Prepared
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 
 SCHEMAS = {
     "a": co.Schema((co.Binary("p"), co.Numeric("u", -1.0, 1.0, scale=False), co.Binary("q"))),

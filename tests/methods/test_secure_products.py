@@ -16,7 +16,7 @@ from colonnade.methods.gram import private_gram, secure_products, secure_release
 from colonnade.methods.gram.messages import CoordinatorKey, Introduce, Masked, Next, SendParts, Widths
 from colonnade.methods.gram.secure_design import Design, GramSettings
 from colonnade.methods.gram.secure_products import Stage, Totals
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.keyring import ColumnPad
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import SeededNoise

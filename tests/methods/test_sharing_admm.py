@@ -214,7 +214,7 @@ def test_a_warm_start_at_the_answer_ends_with_the_second_round() -> None:
 
 @pytest.mark.parametrize("start", [None, {"party0": np.ones(4), "party1": np.ones(4)}], ids=["cold", "warm"])
 def test_a_warm_start_releases_nothing_that_a_cold_one_does_not(start: Any, tmp_path: Any) -> None:
-    from colonnade.methods.method import Job
+    from colonnade.model.job import Job
     from colonnade.privacy.ledger import Ledger
     from colonnade.privacy.store import FileLog
 

@@ -11,7 +11,7 @@ from colonnade.methods.frank_wolfe import private_block
 from colonnade.methods.frank_wolfe.private_block import HashedSketch, PrivateBlockFrankWolfe
 from colonnade.methods.frank_wolfe.private_spend import PRODUCT
 from colonnade.methods.frank_wolfe.sketched_answer import CHANCE, Estimates, Quadratic, best_on_ball
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.block import Block
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")

@@ -23,10 +23,11 @@ from colonnade.methods.gram.answer import Curves
 from colonnade.methods.gram.design import label_bound
 from colonnade.methods.gram.integer_rows import Buckets, Grid, IntegerRows
 from colonnade.methods.gram.local import Local
-from colonnade.methods.gram.rule import Gram, Sums, prepare, whole_frame
+from colonnade.methods.gram.rule import Gram, prepare, whole_frame
 from colonnade.methods.gram.secure_design import Design
 from colonnade.methods.gram.solve import solve
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
+from colonnade.model.release import Sums
 from colonnade.privacy.block import Block
 from colonnade.runtime.program import public_bytes
 

@@ -9,7 +9,7 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import ProtocolError
-from colonnade.methods.method import Roster
+from colonnade.model.job import Roster
 from colonnade.network import party_run
 from colonnade.network.party_data import basis_path
 from colonnade.network.party_file import Limits

@@ -11,8 +11,8 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import PeerFailed
-from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, terms_of
+from colonnade.model.job import Job
 from colonnade.network.party_service import DIVERGED, OK
 from colonnade.network.questions import pack, unpack
 from colonnade.privacy.mechanisms import SeededNoise

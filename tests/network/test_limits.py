@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.methods.method import Answer, Done, Finish, Method, Own, Status
+from colonnade.methods.method import Done, Finish, Method
 from colonnade.methods.node_setup import known_values
+from colonnade.model.answer import Answer, Own, Status
 from colonnade.network.certs import tls_in
 from colonnade.network.questions import LONGEST_NAME, letters_out, pack
 from colonnade.privacy.events import EXACT, Charge

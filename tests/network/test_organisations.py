@@ -18,8 +18,8 @@ import colonnade as co
 from colonnade.cli import app
 from colonnade.cli.runs import list_runs
 from colonnade.errors import InvalidInput, PolicyRefused
-from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, terms_of
+from colonnade.model.job import Job
 from colonnade.network.party_file import Limits, PartyFile, _read_limits
 from colonnade.network.party_run import Request
 from colonnade.privacy.ending import FINISHED, Ending, How

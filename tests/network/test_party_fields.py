@@ -21,7 +21,7 @@ from test_party_service import Straw, tmp_path  # noqa: F401
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.errors import ColonnadeError, InvalidInput
-from colonnade.methods.method import Known, Roster
+from colonnade.model.job import Known, Roster
 from colonnade.network import party_run
 from colonnade.network.party_data import PartyData, read_part
 from colonnade.network.party_file import PartyFile

@@ -25,12 +25,12 @@ from spending import own_spent
 
 import colonnade as co
 from colonnade.cli.runs import list_runs
-from colonnade.data import gatekeeper
 from colonnade.data.alignment import bitmap
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.schema.columns import Numeric
 from colonnade.data.schema.table import Schema
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError, StoreError, WireError
+from colonnade.methods import gatekeeper
 from colonnade.methods.node_setup import Call, protocol_of
 from colonnade.network import refusals
 from colonnade.network.hub import Grpc, read_answer
@@ -504,8 +504,8 @@ def test_a_price_above_the_epsilon_that_is_named_is_refused(tmp_path):
 @pytest.mark.parametrize("delta", [0.999, 0.1, 2e-5])
 def test_a_limit_on_epsilon_is_not_passed_by_a_large_delta(delta):
     fed, privacy = federation(NOISY), co.Privacy(epsilon=1.0, delta=delta, row_norm=3.0, label_bound=2.0)
-    from colonnade.methods.method import Job
     from colonnade.methods.node_setup import terms_of
+    from colonnade.model.job import Job
 
     job = Job(NOISY.problem, fed.roster(), privacy)
     asked = Request(

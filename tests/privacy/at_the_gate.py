@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.methods.method import Finish, Job
+from colonnade.methods.method import Finish
+from colonnade.model.job import Job
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Receipt
 from colonnade.privacy.values import Packed, release

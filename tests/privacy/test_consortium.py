@@ -19,8 +19,8 @@ from spending import own_spent
 import colonnade as co
 from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
 from colonnade.methods.frank_wolfe.private_spend import INSIDE
-from colonnade.methods.method import Job
 from colonnade.methods.node_setup import conditions_of
+from colonnade.model.job import Job
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.conditions import PLACE_BY_TABLE
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Scope, row_rho

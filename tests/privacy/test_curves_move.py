@@ -14,7 +14,7 @@ from colonnade.methods.gram import design, integer_rows
 from colonnade.methods.gram.design import grid, plan_sums, public_columns
 from colonnade.methods.gram.integer_rows import IntegerRows
 from colonnade.methods.gram.rule import as_they_are, whole_frame
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

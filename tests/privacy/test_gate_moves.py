@@ -28,7 +28,8 @@ from colonnade.methods.frank_wolfe.private_block import HashedSketch, InsideOffe
 from colonnade.methods.gram.integer_rows import Buckets
 from colonnade.methods.gram.local import Local, Products, SendSketch
 from colonnade.methods.gram.rule import RowFrame, whole_frame
-from colonnade.methods.method import Job, Labels, SendLabels
+from colonnade.methods.method import Labels, SendLabels
+from colonnade.model.job import Job
 from colonnade.privacy.block import COLUMN, Block
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import SeededNoise, choice_grid, own_part, shared_scale

@@ -29,7 +29,8 @@ from colonnade.methods.gram.local import Local, Products, SendSketch
 from colonnade.methods.gram.messages import Prepare
 from colonnade.methods.gram.secure_design import Design
 from colonnade.methods.gram.secure_release import check_prepare
-from colonnade.methods.method import Finish, Job, SendLabels
+from colonnade.methods.method import Finish, SendLabels
+from colonnade.model.job import Job
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_file import read_table
 from colonnade.privacy.block import COLUMN, LARGEST, Block, clean_cells

@@ -25,7 +25,7 @@ from colonnade.data import row_order
 from colonnade.data.row_order import in_order
 from colonnade.estimators.federated import same_call
 from colonnade.methods.gram import private_gram, secure_release
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.conditions import KEYED_HASH, PLACE_BY_HASH, PLACE_BY_KEY, PLACE_BY_TABLE
 from colonnade.privacy.events import Scope
 from colonnade.privacy.gate import Gate

@@ -25,7 +25,7 @@ from colonnade.attacks.setting import CLAIMS
 from colonnade.methods.admm import private_sharing as admm
 from colonnade.methods.admm.private_sharing import PrivateSharingADMM, column_moves, noisy_prox, row_moves
 from colonnade.methods.admm.sharing import SharingADMM
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import COLUMN, Block
 from colonnade.privacy.events import row_rho

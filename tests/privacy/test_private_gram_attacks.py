@@ -39,7 +39,8 @@ from colonnade.methods.gram.private_gram import PrivateGram
 from colonnade.methods.gram.secure_design import Layout
 from colonnade.methods.gram.secure_release import check_prepare
 from colonnade.methods.masked_scores import PartScores
-from colonnade.methods.method import Job, SendLabels
+from colonnade.methods.method import SendLabels
+from colonnade.model.job import Job
 from colonnade.privacy import mechanisms
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import ColumnPad, Keyring, Pad, derive

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colonnade as co
-from colonnade.data.gatekeeper import released_to_all
-from colonnade.methods.method import Job
+from colonnade.methods.gatekeeper import released_to_all
 from colonnade.methods.node_setup import Call, known_methods
+from colonnade.model.job import Job
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW
 from colonnade.privacy.conditions import LATTICES, Code, Condition, Kind, as_clause

@@ -15,7 +15,7 @@ import colonnade as co
 from colonnade.methods.frank_wolfe import central
 from colonnade.methods.gram.design import NoisyLabels, joint_sensitivity, rule_rho, sums_sensitivity
 from colonnade.methods.gram.local import Local
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import COLUMN, ROW, Unit
 from colonnade.privacy.ending import Ending, How

@@ -17,11 +17,12 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels import curves
 from colonnade.methods.gram.design import plan_joint, sums_weights
 from colonnade.methods.gram.local import Local, _beside, _rows
-from colonnade.methods.gram.rule import Sums, prepare, whole_frame
+from colonnade.methods.gram.rule import prepare, whole_frame
 from colonnade.methods.gram.secure_design import Design, Layout
 from colonnade.methods.gram.secure_release import Prepared, class_weights, label_steps, squared_columns
-from colonnade.methods.method import Job
 from colonnade.methods.node_setup import usable_labels
+from colonnade.model.job import Job
+from colonnade.model.release import Sums
 
 ROWS = 60  # of a table, each against each
 

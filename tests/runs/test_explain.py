@@ -9,7 +9,7 @@ import pytest
 from lending import PROBLEM, SCHEMAS, exact_fit, side_by_side, tables
 
 import colonnade as co
-from colonnade.views.fit_facts import Coefficients
+from colonnade.model.coefficients import Coefficients
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -12,7 +12,7 @@ import pytest
 
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy import ledger
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.mechanisms import SeededNoise

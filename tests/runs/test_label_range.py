@@ -9,8 +9,8 @@ import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
-from colonnade.methods.method import Job
 from colonnade.methods.node_setup import usable_labels
+from colonnade.model.job import Job
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runs.call import with_label_range
 from organisations import Organisations

@@ -12,8 +12,8 @@ import pytest
 from lending import tables
 
 import colonnade as co
+from colonnade.model.coefficients import Coefficients
 from colonnade.problem.link import Link
-from colonnade.views.fit_facts import Coefficients
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

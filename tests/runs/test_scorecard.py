@@ -22,6 +22,7 @@ from sklearn.isotonic import isotonic_regression
 from sklearn.metrics import roc_auc_score
 
 import colonnade as co
+from colonnade.model.coefficients import Coefficients
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.problem.link import Link
 from colonnade.runs.bins import MOST, bounds_of, in_order
@@ -29,7 +30,6 @@ from colonnade.runs.effects import Effect
 from colonnade.runs.evidence import ClassSums, Witness
 from colonnade.runs.scorecard import _bin_names, _numbers
 from colonnade.views import scorer
-from colonnade.views.fit_facts import Coefficients
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn, and noise of private fits is seeded")
 

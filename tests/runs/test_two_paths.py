@@ -15,8 +15,8 @@ from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.row_order import key_kind
 from colonnade.errors import InvalidInput
-from colonnade.methods.method import Job
 from colonnade.methods.node_setup import usable_labels
+from colonnade.model.job import Job
 from colonnade.network.certs import Tls
 from colonnade.network.party_file import PartyFile
 from colonnade.privacy.block import Unit

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 import colonnade as co
-from colonnade.data.gatekeeper import released_to_all
 from colonnade.errors import ProtocolError, StoreError
+from colonnade.methods.gatekeeper import released_to_all
 from colonnade.network.coordinator_service import job_key
 from colonnade.network.job_queue import QueuedJob
 from colonnade.network.refusals import PeerUndecided

@@ -10,9 +10,9 @@ import pytest
 import statsmodels.api as sm
 
 import colonnade as co
-from colonnade.views.fit_facts import Quality
 from colonnade.views.model import EffectCurve, EffectCurves, probability
 from colonnade.views.page import render_report
+from colonnade.views.quality import Quality
 from exact_fits import CLASSES, design, fitted, tables
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")

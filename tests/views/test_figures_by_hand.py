@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from colonnade.model.coefficients import CoefficientPath, Coefficients
 from colonnade.views import model, parts, verdict
-from colonnade.views.fit_facts import CoefficientPath, Coefficients
 from colonnade.views.scorecard import CardColumn, CardFacts, CardLine, about, by_information
 
 

@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 
 import colonnade as co
+from colonnade.model.coefficients import Coefficients
 from colonnade.notebook import MOST_ROWS, Grid, bar, shown
 from colonnade.runs import progress
-from colonnade.views.fit_facts import Coefficients
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -20,12 +20,13 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 import colonnade as co
+from colonnade.model.coefficients import Coefficients
 from colonnade.runs.evaluation import GROUPS, area, evaluate_fit, grouped, roc_curve
 from colonnade.views import chart
 from colonnade.views import verdict as odds
-from colonnade.views.fit_facts import Coefficients, Quality
 from colonnade.views.page import render_report, write_report
 from colonnade.views.parts import human_bytes
+from colonnade.views.quality import Quality
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

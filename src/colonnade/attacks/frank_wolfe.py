@@ -24,7 +24,8 @@ from colonnade.kernels.arrays import Floats
 from colonnade.methods.frank_wolfe.central import CentralFrankWolfe, Choose
 from colonnade.methods.frank_wolfe.private_block import HashedSketch, PrivateBlockFrankWolfe, Slope
 from colonnade.methods.frank_wolfe.private_spend import PRODUCT
-from colonnade.methods.method import Finish, Job, Roster
+from colonnade.methods.method import Finish
+from colonnade.model.job import Job, Roster
 from colonnade.privacy.block import Block
 from colonnade.privacy.mechanisms import gumbel_scale
 from colonnade.privacy.statement import Privacy, Trust

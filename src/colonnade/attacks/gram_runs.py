@@ -46,7 +46,8 @@ from colonnade.methods.gram.private_gram import PrivateGram
 from colonnade.methods.gram.secure_design import Design, Rings
 from colonnade.methods.gram.secure_products import Stage, Totals
 from colonnade.methods.gram.secure_release import Prepared, check_prepare
-from colonnade.methods.method import Finish, Job, Known, Labels, Roster
+from colonnade.methods.method import Finish, Labels
+from colonnade.model.job import Job, Known, Roster
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, public_key

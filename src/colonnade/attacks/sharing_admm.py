@@ -19,7 +19,7 @@ import numpy as np
 from colonnade.attacks.setting import Adversary, Setting, Target, ask, gate_of
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.admm import private_sharing as admm
-from colonnade.methods.method import Job, Roster
+from colonnade.model.job import Job, Roster
 from colonnade.privacy.block import COLUMN, ROW, Block, Unit
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Privacy

@@ -28,6 +28,7 @@ from colonnade.data.party import LABELS, Alignment
 from colonnade.errors import InvalidInput, UnusedLevels
 from colonnade.methods.frank_wolfe.distributed import DistributedFrankWolfe
 from colonnade.methods.gram.private_gram import PrivateGram
+from colonnade.model.facts import left_by_party
 from colonnade.privacy.events import shown
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import L1Ball, Logistic, Problem, Ridge
@@ -35,9 +36,9 @@ from colonnade.runs.fit import fit
 from colonnade.runs.result import Fit
 from colonnade.runs.standard_errors import area_error
 from colonnade.views.brief import facts_in_short
-from colonnade.views.fit_facts import Quality, left_by_party
 from colonnade.views.page import write_report
 from colonnade.views.parts import human_bytes, message_words, with_error
+from colonnade.views.quality import Quality
 
 if TYPE_CHECKING:
     import polars as pl

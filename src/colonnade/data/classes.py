@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
+from colonnade.model.facts import Classes, Name
 
-Name = str | bool | int | float
-Classes = tuple[Name, Name]  # of −1 and of +1
 SAY = "classes=('no', 'yes') in Federation.split or from_frames, or positive = \"yes\" in a file"
 
 

@@ -20,7 +20,7 @@ from scipy import sparse
 
 from colonnade.data import keyed_tables
 from colonnade.data.beside import NOTHING, Beside, beside_arrays, check_pairs, check_unit
-from colonnade.data.classes import Classes, Name, as_named, called, check_classes, check_named, other_class, signs_of
+from colonnade.data.classes import as_named, called, check_classes, check_named, other_class, signs_of
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.keyed_tables import Surplus, take_rows
 from colonnade.data.party import (
@@ -37,15 +37,14 @@ from colonnade.data.party import (
 )
 from colonnade.data.row_order import in_order
 from colonnade.data.schema.cells import as_frame
-from colonnade.data.schema.columns import Numeric, spans_of
+from colonnade.data.schema.columns import spans_of
 from colonnade.data.schema.table import Schema
 from colonnade.data.split_table import Columns, Places, check_labels, cut_to_unit, read_table, split_columns, split_rows
 from colonnade.errors import HeldByParty, InvalidInput, unquoted
-from colonnade.methods.method import Job, MethodBase, Roster
+from colonnade.model.facts import Classes, Name
+from colonnade.model.job import Roster
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 from colonnade.privacy.events import Policy, quorum_of
-from colonnade.privacy.statement import Privacy
-from colonnade.problem import GroupLasso, Problem
 
 if TYPE_CHECKING:
     import polars as pl
@@ -441,31 +440,6 @@ class Federation:
             return f"Federation({', '.join(f'{name}: {at.size:,} rows' for name, at in self.places.items())})"
         widths = ", ".join(f"{name}: {party.block.columns:,} columns" for name, party in self.parties.items())
         return f"Federation({widths}; labels at {self.label!r}; {self.alignment})"
-
-
-def job_over(
-    federation: Federation, problem: Problem, privacy: Privacy | None, method: MethodBase
-) -> tuple[Federation, Job]:
-    """The job of a method, and the rows that it is about: with its curves where schemas leave them to it, and groups.
-
-    From public figures alone, and the same wherever it is worked out.
-    """
-    named = [
-        column.name
-        for party in federation.parties.values()
-        for column in (party.schema.columns if party.schema is not None else ())
-        if isinstance(column, Numeric) and column.monotone is not None
-    ]
-    if named and not method.KEEPS_MONOTONE:
-        what = f"the schema says monotone of column {named[0]!r}, and {method.TITLE} does not keep to that"
-        raise InvalidInput(f"{what}: take co.PrivateGram(), or leave monotone out. Nothing was sent.")
-    asked = Job(problem, federation.roster(), privacy)
-    method.check_rows(asked)
-    federation = federation.bent(method.depth(asked))
-    penalty = getattr(problem, "penalty", None)
-    if isinstance(penalty, GroupLasso) and penalty.groups is None:
-        problem = replace(problem, penalty=replace(penalty, groups=federation.column_groups()))
-    return federation, Job(problem, federation.roster(), privacy)
 
 
 def table_federation(

@@ -48,10 +48,11 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.data.beside import check_pairs, check_unit
-from colonnade.data.classes import Classes, Name, check_classes, other_class
+from colonnade.data.classes import check_classes, other_class
 from colonnade.data.schema.table import Schema, toml_lines, toml_value
 from colonnade.data.text_file import naming, parse_toml, read_text
 from colonnade.errors import InvalidInput
+from colonnade.model.facts import Classes, Name
 from colonnade.privacy.block import ROW, Unit
 from colonnade.privacy.events import Policy
 from colonnade.privacy.store import write_synced

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from colonnade.data.schema.columns import Categorical, Column, Numeric, spans_of
 from colonnade.data.schema.table import Schema
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.block import Block
 
 LOOK = 1 << 10  # rows in which most columns show that they hold more than one value

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from colonnade.data.schema.columns import spans_of
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
-from colonnade.methods.method import Known
+from colonnade.model.job import Known
 from colonnade.notebook import Grid, shown
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Policy

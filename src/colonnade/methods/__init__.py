@@ -1,7 +1,8 @@
 """Methods say what is said to whom: one folder per family, node programs that read like the paper they come from.
 
-`methods/method.py` is the face that every method has; `methods/node_setup.py` turns a job into nodes. Imports:
-`runtime` and below. Start with `methods/method.py`, then `frank_wolfe/distributed.py`, the model for a new one.
+`methods/method.py` is the face that every method has, `methods/gatekeeper.py` checks a call, `methods/node_setup.py`
+turns a job into nodes. Imports: `data` and below. Start with `methods/method.py`, then `frank_wolfe/distributed.py`,
+the model for a new one.
 """
 
 from __future__ import annotations

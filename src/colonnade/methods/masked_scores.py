@@ -24,7 +24,8 @@ from colonnade.kernels.arrays import Floats
 from colonnade.kernels.ring import Ring
 from colonnade.methods.gram.messages import Introduce, RunKey
 from colonnade.methods.gram.secure_products import Losses, introduce, meet
-from colonnade.methods.method import Done, Job, MethodBase, Roster, check_shape
+from colonnade.methods.method import Done, MethodBase, check_shape
+from colonnade.model.job import Job, Roster
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import SCORES, Charge, Plan
 from colonnade.privacy.gate import Gate

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError, WireError
 from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.method import Answer, Status
 from colonnade.methods.node_setup import Call
+from colonnade.model.answer import Answer, Status
 from colonnade.network.party_run import UNPINNED, told_of
 from colonnade.network.questions import RUNS, Parcel, Question, letters_in, letters_out, plain_heads
 from colonnade.network.refusals import PeerBroken, PeerRefused, PeerSilent, PeerUndecided, for_others, refusal

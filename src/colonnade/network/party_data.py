@@ -31,8 +31,8 @@ from colonnade.data.schema.cells import holds_numbers, is_frame
 from colonnade.data.text_file import UNREADABLE, read_text
 from colonnade.errors import InvalidInput
 from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.method import Job, Roster
 from colonnade.methods.node_setup import usable_labels
+from colonnade.model.job import Job, Roster
 from colonnade.network.questions import is_name
 from colonnade.privacy.block import Block
 from colonnade.privacy.store import write_synced

@@ -21,11 +21,12 @@ import numpy as np
 from colonnade.data.alignment import Agreement
 from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
-from colonnade.data.gatekeeper import NotCovered, check_call
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError
+from colonnade.methods.gatekeeper import NotCovered, check_call
 from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.method import Job, Own, curves_in_words
 from colonnade.methods.node_setup import Call, conditions_of, quorum_for, terms_of
+from colonnade.model.answer import Own
+from colonnade.model.job import Job, curves_in_words
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData, Scoring, part_path
 from colonnade.network.questions import Parcel, letters_in, letters_out

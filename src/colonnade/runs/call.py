@@ -1,7 +1,7 @@
 """Checking a call before anything is written or sent: what would run, on which rows, and what it would release.
 
 `checked_call` makes every check that needs no store; `co.fit` makes them before a run, a dry run instead of one. What
-follows from public figures is checked by the gatekeeper of all calls, data/gatekeeper.py.
+follows from public figures is checked by the gatekeeper of all calls, methods/gatekeeper.py.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from typing import Any, cast
 
 from colonnade.data.classes import read_classes
 from colonnade.data.federation import Federation
-from colonnade.data.gatekeeper import check_call, check_kinds
 from colonnade.data.notices import about_columns, about_labels, about_levels, count_labels
 from colonnade.data.row_order import key_kind
 from colonnade.errors import InvalidInput
 from colonnade.methods.admm.sharing import SharingADMM
 from colonnade.methods.frank_wolfe.distributed import DistributedFrankWolfe
+from colonnade.methods.gatekeeper import check_call, check_kinds
 from colonnade.methods.gram.private_gram import PrivateGram
-from colonnade.methods.method import GraphMethod, Job, Method
+from colonnade.methods.method import GraphMethod, Method
 from colonnade.methods.node_setup import code_digest, protocol_of, usable_labels
+from colonnade.model.job import Job
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan, Policy, kind_of, shown
 from colonnade.privacy.ledger import Terms
@@ -171,7 +172,7 @@ AWAY = (
 def facts_of_run(
     federation: Federation, job: Job, terms: Terms, plans: Mapping[str, Plan], absent: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What a fit keeps about its run for a report, as `views.fit_facts.RunFacts` reads it: what everybody knew before
+    """What a fit keeps about its run for a report, as `model.facts.RunFacts` reads it: what everybody knew before
     the first message, the plan included. How many rows each party brought is covered by no price, so a private run does
     not keep it."""
     private, away = job.privacy is not None, federation.away

@@ -14,7 +14,7 @@ import numpy as np
 from colonnade.data.schema.columns import Categorical, Column, Date, Feature, Numeric
 from colonnade.data.schema.table import Schema
 from colonnade.kernels.arrays import Floats
-from colonnade.views.fit_facts import FitFacts
+from colonnade.model.facts import FitFacts
 
 if TYPE_CHECKING:
     import polars as pl

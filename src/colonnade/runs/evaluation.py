@@ -18,7 +18,7 @@ from colonnade.kernels.arrays import Floats
 from colonnade.problem import Logistic
 from colonnade.runs.new_rows import shifted_scores
 from colonnade.runs.standard_errors import area_error, mean_and_error, root_error
-from colonnade.views.fit_facts import BASES, Evaluation
+from colonnade.views.quality import BASES, Evaluation
 
 if TYPE_CHECKING:
     from colonnade.runs.result import Fit

@@ -18,10 +18,11 @@ from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.block import Block
 from colonnade.runs.effects import places_of
-from colonnade.views.fit_facts import FitFacts
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from colonnade.runs.result import Fit
 
 
 class Contribution(NamedTuple):
@@ -101,7 +102,7 @@ class Explanation:
         return replace(self, parts=own, elsewhere=others, known=known)
 
 
-def contributions(fit: FitFacts, party: str, block: Block) -> dict[str, Floats]:
+def contributions(fit: Fit, party: str, block: Block) -> dict[str, Floats]:
     """By declared column of a party, what it adds to every row's score; without a schema, by encoded column."""
     x, schema = fit.coefficients[party], fit.schemas.get(party)
     if schema is None:
@@ -114,7 +115,7 @@ def _dot(block: Block, x: Floats, first: int, end: int) -> Floats:
 
 
 def explain(
-    fit: FitFacts,
+    fit: Fit,
     blocks: Mapping[str, Block],
     order: Any,
     rows: int,

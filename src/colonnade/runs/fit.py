@@ -25,13 +25,16 @@ import numpy as np
 
 from colonnade import errors
 from colonnade.data.federation import Federation
-from colonnade.data.gatekeeper import released_to_all
 from colonnade.data.notices import KEEP, UNSPENT
 from colonnade.errors import FinishedInterrupt, InvalidInput, MostlyNoise
 from colonnade.methods import node_setup
+from colonnade.methods.gatekeeper import released_to_all
 from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.method import Answer, GraphMethod, Job, Method, Own, Swamped
+from colonnade.methods.method import GraphMethod, Method
 from colonnade.methods.node_setup import terms_of
+from colonnade.model.answer import Answer, Own, Swamped
+from colonnade.model.coefficients import CoefficientPath, Coefficients
+from colonnade.model.job import Job
 from colonnade.privacy import statement as stating
 from colonnade.privacy.block import Block
 from colonnade.privacy.ending import FINISHED, Ending, How
@@ -52,7 +55,6 @@ from colonnade.runtime.program import COORDINATOR, NodeId, Note
 from colonnade.runtime.run_store import MemoryStore, RunStore, Store
 from colonnade.runtime.turns import Distributed, HostedNodes
 from colonnade.runtime.wire import Communication
-from colonnade.views.fit_facts import CoefficientPath, Coefficients
 
 log = logging.getLogger("colonnade.runs.fit")
 T = TypeVar("T")

@@ -21,7 +21,9 @@ from colonnade import problem as problems
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.method import Status
+from colonnade.model.answer import Status
+from colonnade.model.coefficients import CoefficientPath, Coefficients
+from colonnade.model.facts import FitFacts
 from colonnade.privacy.events import KINDS
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem.boosting import Stumps
@@ -51,7 +53,6 @@ from colonnade.runs.release_file import (
     write_sealed,
 )
 from colonnade.runtime.wire import Communication
-from colonnade.views.fit_facts import CoefficientPath, Coefficients, FitFacts
 
 _DENSE = 256  # numbers that a byte of the file may stand for: coefficients are written sparse
 # Graphs are no part of a problem, and a small file could ask for a large one.

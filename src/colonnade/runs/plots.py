@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.errors import InvalidInput
+from colonnade.model.facts import left_by_round, parties_of
 from colonnade.runs.evaluation import evaluate_fit
 from colonnade.views.chart import party_colours, plotly_objects
-from colonnade.views.fit_facts import Evaluation, left_by_round, parties_of
+from colonnade.views.quality import Evaluation
 
 if TYPE_CHECKING:
     from colonnade.runs.result import Fit

@@ -21,8 +21,9 @@ from colonnade.data.beside import Beside
 from colonnade.data.federation import Federation
 from colonnade.data.party import OPEN, Alignment
 from colonnade.errors import ColonnadeError, MostlyNoise, NothingToLearn, UnusedLevels
-from colonnade.methods.method import GraphMethod, Method, curves_in_words
+from colonnade.methods.method import GraphMethod, Method
 from colonnade.methods.node_setup import coordinator_setup, terms_of
+from colonnade.model.job import curves_in_words
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import HIDDEN, MASKED, SCORES, Audience, Charge, row_rho, shown

@@ -17,12 +17,13 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.methods.gram.answer import COVER, DRAWN, Curves, GramSolution, chosen_weight, doubts
-from colonnade.methods.gram.rule import Gram, RowFrame, Sums, as_they_are
+from colonnade.methods.gram.rule import Gram, RowFrame, as_they_are
 from colonnade.methods.gram.solve import solve
-from colonnade.methods.method import Swamped
+from colonnade.model.answer import Swamped
+from colonnade.model.coefficients import CoefficientPath, Coefficients
+from colonnade.model.release import Sums
 from colonnade.problem import GroupL1Ball, GroupLasso, Problem
 from colonnade.runs.release import Release
-from colonnade.views.fit_facts import CoefficientPath, Coefficients
 
 if TYPE_CHECKING:
     from colonnade.runs.result import Fit

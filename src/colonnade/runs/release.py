@@ -22,8 +22,8 @@ from colonnade.data.party import Party
 from colonnade.data.schema.columns import Categorical, Date, Numeric
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.gram.rule import Solving, Sums
-from colonnade.methods.method import Job, ReleasedGram
+from colonnade.model.job import Job
+from colonnade.model.release import ReleasedGram, Solving, Sums
 from colonnade.notebook import Grid, shown
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem.inference import determined_columns

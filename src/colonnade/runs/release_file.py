@@ -20,7 +20,7 @@ import numpy as np
 from colonnade.data.text_file import read_bytes
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.gram.rule import Solving, Sums
+from colonnade.model.release import Solving, Sums
 from colonnade.privacy.conditions import Condition
 from colonnade.privacy.statement import Guarantee, PrivacyStatement, guarantee_under
 from colonnade.privacy.store import write_synced

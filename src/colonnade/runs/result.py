@@ -17,6 +17,7 @@ from colonnade.data.schema.cells import as_frame
 from colonnade.data.schema.table import Schema
 from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.kernels.arrays import Floats
+from colonnade.model.facts import FitFacts
 from colonnade.privacy.block import Block
 from colonnade.problem import KernelSVM, Logistic
 from colonnade.problem.kernel import Support
@@ -25,14 +26,12 @@ from colonnade.runs.fit_file import read_fit, write_fit
 from colonnade.runs.inference import Inference, with_bands
 from colonnade.runs.new_rows import read_rows, shifted_scores
 from colonnade.runs.release import NONE, Release
-from colonnade.views.fit_facts import FitFacts
-from colonnade.views.model import InferenceFacts
+from colonnade.views.model import EffectCurves, InferenceFacts, curves_of
 
 if TYPE_CHECKING:
     from colonnade.runs.explanation import Explanation
     from colonnade.runs.plots import Plots
     from colonnade.runs.scorecard import Scorecard
-    from colonnade.views.model import EffectCurves
 
 ON_MATRICES = "this model was fitted on matrices: pass Federation.split(X, None, parties)"
 MOST_REPORTED = 200  # columns of a table of intervals
@@ -55,6 +54,7 @@ class KeptScores:
 class Fit(FitFacts):
     """A fitted model and everything a reader may ask about how it came about."""
 
+    schemas: Mapping[str, Schema | None] = field(repr=False)
     released: Release | None = field(default=None, repr=False)
 
     # ------------------------------------------------------------------------ what it was made of
@@ -90,7 +90,7 @@ class Fit(FitFacts):
         of the model without penalty. Else `low` and `high` are None. Bands of classes are those of the linear
         probability model on the score's scale, by the released share of the class, whose own doubt is left out.
         """
-        found = super().curves()
+        found = curves_of(self)
         if self.released is None or self.released.refusal is not None:
             return found
         return with_bands(found, self.released.regress(level=level), self._per_probability())

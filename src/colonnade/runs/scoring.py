@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from colonnade.data.federation import Federation
 from colonnade.errors import InvalidInput
 from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call
+from colonnade.model.job import Job
 from colonnade.runs.call import run_fingerprint
 from colonnade.runs.fit import RunDriver, meet_parties
 from colonnade.runs.result import Fit, KeptScores

@@ -1,6 +1,6 @@
 """Views render plain facts that they are handed: the report, its charts, and pieces that the live page shares.
 
-A `Fit` hands over `FitFacts`; no view opens a store or asks a party. Imports: `data` and below. Start with
+A `Fit` hands over `FitFacts`; no view opens a store or asks a party. Imports: `methods` and below. Start with
 `views/page.py`.
 
 The report is one HTML file that answers what was asked, what came out, what left each party, and what it cost.

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from colonnade.model.facts import FitFacts, RunFacts
 from colonnade.privacy.conditions import Kind, as_clause, rests_in_short
 from colonnade.privacy.events import KINDS, shown
 from colonnade.privacy.statement import Guarantee, PrivacyStatement
-from colonnade.views.fit_facts import FitFacts, RunFacts
 from colonnade.views.verdict import guess, percent
 
 

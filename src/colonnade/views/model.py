@@ -19,10 +19,10 @@ from colonnade.data.schema.columns import Date, Numeric, features_of, spans_of
 from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.kernels.curves import knots, values
+from colonnade.model.facts import FitFacts
 from colonnade.problem.kernel import Support
 from colonnade.views import chart
 from colonnade.views.chart import INK, party_colours
-from colonnade.views.fit_facts import FitFacts
 from colonnade.views.parts import Markup, count_noun, figure, folded_part, number, paragraph, table, with_error
 
 if TYPE_CHECKING:

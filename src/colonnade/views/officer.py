@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from colonnade.model.facts import FitFacts, RunFacts, parties_of
 from colonnade.privacy.conditions import Code, Kind, of_kind
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.views import parts as html
-from colonnade.views.fit_facts import FitFacts, RunFacts, parties_of
 from colonnade.views.page import hashes_of
 from colonnade.views.parts import Markup, join_names, paragraph
 from colonnade.views.verdict import approved_part, cost_part, date_of, left_part, question_of

@@ -13,13 +13,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 from colonnade.errors import InvalidInput
+from colonnade.model.facts import FitFacts, RunFacts, left_by_party, parties_of
 from colonnade.privacy.events import shown
 from colonnade.privacy.store import write_synced
 from colonnade.views import chart
 from colonnade.views import parts as html
 from colonnade.views.chart import INK
-from colonnade.views.fit_facts import BASES, Evaluation, FitFacts, Quality, RunFacts, left_by_party, parties_of
 from colonnade.views.model import InferenceFacts, inference_section, model_section
+from colonnade.views.quality import BASES, Evaluation, Quality
 from colonnade.views.verdict import date_of, privacy_section, title_of, traffic_section, verdict_section
 
 SOURCES = {

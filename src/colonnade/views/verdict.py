@@ -23,22 +23,14 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
+from colonnade.model.facts import FitFacts, RunFacts, left_by_party, left_by_round, parties_of, reached_by_party
 from colonnade.privacy.events import KINDS, shown
 from colonnade.privacy.statement import Guarantee
 from colonnade.views import chart
 from colonnade.views import parts as html
 from colonnade.views.chart import INK
-from colonnade.views.fit_facts import (
-    Evaluation,
-    FitFacts,
-    Quality,
-    RunFacts,
-    left_by_party,
-    left_by_round,
-    parties_of,
-    reached_by_party,
-)
 from colonnade.views.parts import Markup, human_bytes, join_names, number, paragraph
+from colonnade.views.quality import Evaluation, Quality
 
 MEANINGS = {
     "masked": "random numbers to whoever lacks the mask",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.problem import GroupLasso, Penalty, Problem
 from colonnade.problem.sets import COLUMNS, Box, L1Ball, L2Ball, NonNegative, Product, Set, Simplex
 from colonnade.problem.within import Free, Within

@@ -27,7 +27,9 @@ from scipy import sparse
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.prox import project_l2
-from colonnade.methods.method import Answer, Done, Finish, Job, Method, Own, Status, finish_party, numbers, swamped
+from colonnade.methods.method import Done, Finish, Method, finish_party, numbers
+from colonnade.model.answer import Answer, Own, Status, swamped
+from colonnade.model.job import Job
 from colonnade.privacy.block import Block, FeatureColumn, check_sensible, sum_slack
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate

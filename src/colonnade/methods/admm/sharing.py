@@ -42,19 +42,18 @@ from colonnade.methods.graph.anchored import FAINT, MOST_CHANGES, Epochs, halfwa
 from colonnade.methods.graph.consensus import ratio
 from colonnade.methods.graph.dual import Given, Start, repr_of
 from colonnade.methods.method import (
-    Answer,
     Done,
     Finish,
-    Job,
     Labels,
     Method,
-    Own,
     SendLabels,
     adjusted,
     ask_labels,
     check_shape,
     label_charge,
 )
+from colonnade.model.answer import Answer, Own
+from colonnade.model.job import Job
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

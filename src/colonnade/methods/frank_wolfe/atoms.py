@@ -23,7 +23,7 @@ from scipy import sparse
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
 from colonnade.kernels.columns import best_stump, csr_rmatvec
-from colonnade.methods.method import Job, Roster
+from colonnade.model.job import Job, Roster
 from colonnade.privacy.block import Block, Column
 from colonnade.privacy.values import Packed
 from colonnade.problem import AdaBoost, GroupL1Ball, L1Ball, Problem, Simplex

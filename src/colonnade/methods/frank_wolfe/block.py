@@ -23,19 +23,17 @@ from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats, Indices
 from colonnade.methods.method import (
     THE_LABELS,
-    Answer,
     Done,
     Finish,
-    Job,
     Labels,
     Method,
-    Own,
-    Roster,
     SendLabels,
     ask_labels,
     check_shape,
     finish_party,
 )
+from colonnade.model.answer import Answer, Own
+from colonnade.model.job import Job, Roster
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

@@ -30,21 +30,19 @@ from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.columns import add_scaled, csc_matvec
 from colonnade.methods.frank_wolfe.atoms import Catalogue, ColumnAtoms, GroupAtoms, Hull, as_column, catalogue
 from colonnade.methods.method import (
-    Answer,
     Done,
     Finish,
     GraphMethod,
-    Job,
     Labels,
     Method,
     MethodBase,
-    Own,
-    Roster,
     SendLabels,
     adjusted,
     ask_labels,
     label_charge,
 )
+from colonnade.model.answer import Answer, Own
+from colonnade.model.job import Job, Roster
 from colonnade.privacy.block import Block, Column
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

@@ -30,7 +30,9 @@ from colonnade.kernels.newton_model import quadratic_minimum
 from colonnade.methods.frank_wolfe.distributed import Bid, Corrective, OpenLoop, WalkSettings
 from colonnade.methods.frank_wolfe.graph import REPLIES as PEER_REPLIES
 from colonnade.methods.frank_wolfe.graph import Best, Contribution, Flood, Tree, route
-from colonnade.methods.method import Answer, Done, Finish, GraphMethod, Job, Method, Own, Roster
+from colonnade.methods.method import Done, Finish, GraphMethod, Method
+from colonnade.model.answer import Answer, Own
+from colonnade.model.job import Job, Roster
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

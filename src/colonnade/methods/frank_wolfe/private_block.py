@@ -40,20 +40,9 @@ from colonnade.methods.frank_wolfe.private_spend import (
     step_size,
 )
 from colonnade.methods.frank_wolfe.sketched_answer import Quadratic, best_on_ball, largest
-from colonnade.methods.method import (
-    Answer,
-    Done,
-    Finish,
-    Job,
-    Labels,
-    Method,
-    Own,
-    SendLabels,
-    Status,
-    ask_labels,
-    finish_party,
-    numbers,
-)
+from colonnade.methods.method import Done, Finish, Labels, Method, SendLabels, ask_labels, finish_party, numbers
+from colonnade.model.answer import Answer, Own, Status
+from colonnade.model.job import Job
 from colonnade.privacy.block import Block, sum_slack
 from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate

@@ -15,7 +15,8 @@ from scipy.special import expit
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.method import Job, chosen_by_noise
+from colonnade.methods.method import chosen_by_noise
+from colonnade.model.job import Job
 from colonnade.privacy.block import check_sensible, sum_slack
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Plan, Scope
 from colonnade.problem import L1Ball, LeastSquares, Logistic

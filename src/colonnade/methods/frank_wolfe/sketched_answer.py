@@ -19,7 +19,7 @@ from colonnade.kernels.arrays import Floats
 from colonnade.kernels.newton_model import quadratic_minimum
 from colonnade.kernels.prox import soft_threshold
 from colonnade.methods.frank_wolfe.private_spend import PRODUCT, Spend, ball_of
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 
 CHANCE = 0.2  # that one of all bounds fails, at most: by counting each one's chance
 RADII = 0.5 ** (np.arange(24, -1, -1) / 3)  # of the ball's, down to 1/256

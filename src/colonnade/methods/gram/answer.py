@@ -32,8 +32,11 @@ from numpy.typing import NDArray
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.methods.gram.design import Figures
-from colonnade.methods.gram.rule import Gram, RowFrame, Sums
-from colonnade.methods.method import Answer, Finish, Job, ReleasedGram, Status, swamped
+from colonnade.methods.gram.rule import Gram, RowFrame
+from colonnade.methods.method import Finish
+from colonnade.model.answer import Answer, Status, swamped
+from colonnade.model.job import Job
+from colonnade.model.release import ReleasedGram, Sums
 from colonnade.problem import quadratic
 from colonnade.problem.cone import Block, blocks_of, nearest_monotone
 from colonnade.problem.link import Link

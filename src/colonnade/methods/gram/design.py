@@ -36,7 +36,8 @@ from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.ring import Ring
 from colonnade.methods.gram.integer_rows import Grid, entry_bounds, hat_levels, norms
 from colonnade.methods.gram.rule import Extended, GramRule, PublicColumns, RowFrame, survival, weigh
-from colonnade.methods.method import Job, Labels, numbers
+from colonnade.methods.method import Labels, numbers
+from colonnade.model.job import Job
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism
 from colonnade.privacy.gate import Gate

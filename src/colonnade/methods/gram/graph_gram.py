@@ -46,7 +46,9 @@ from colonnade.methods.gram.secure_release import (
     check_prepare,
     class_sums,
 )
-from colonnade.methods.method import GraphMethod, Job, Own, network
+from colonnade.methods.method import GraphMethod, network
+from colonnade.model.answer import Own
+from colonnade.model.job import Job
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate

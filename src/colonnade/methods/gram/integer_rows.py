@@ -20,7 +20,7 @@ from scipy import sparse
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring import whole_rows
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.block import LARGEST, Block, clean_cells
 
 CHUNK = 1 << 14  # rows read at a time

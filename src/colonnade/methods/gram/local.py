@@ -33,9 +33,12 @@ from colonnade.methods.gram.design import (
     public_columns,
 )
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows, directions
-from colonnade.methods.gram.rule import Gram, GramRule, PublicColumns, RowFrame, Solving, as_they_are, whole_frame
+from colonnade.methods.gram.rule import Gram, GramRule, PublicColumns, RowFrame, as_they_are, whole_frame
 from colonnade.methods.gram.solve import solve
-from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Own, SendLabels, finish_party
+from colonnade.methods.method import Done, Finish, Labels, SendLabels, finish_party
+from colonnade.model.answer import Answer, Own
+from colonnade.model.job import Job
+from colonnade.model.release import Solving
 from colonnade.privacy.block import Block, clean_cells
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate

@@ -58,7 +58,7 @@ from colonnade.methods.gram.messages import (
     SendDiagonal,
     SendParts,
 )
-from colonnade.methods.gram.rule import Gram, RowFrame, Solving, Sums, choose_depth, prepare, survival, whole_frame
+from colonnade.methods.gram.rule import Gram, RowFrame, choose_depth, prepare, survival, whole_frame
 from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings, Layout, PlannedGram, narrow_remark
 from colonnade.methods.gram.secure_products import STAGES, Losses, exchange_seeds, introduce_itself, meet_coordinator
 from colonnade.methods.gram.secure_release import (
@@ -73,19 +73,10 @@ from colonnade.methods.gram.secure_release import (
     release_sums,
 )
 from colonnade.methods.gram.solve import solve
-from colonnade.methods.method import (
-    Answer,
-    Done,
-    Finish,
-    GraphMethod,
-    Job,
-    Labels,
-    Method,
-    Own,
-    SendLabels,
-    finish_party,
-    numbers,
-)
+from colonnade.methods.method import Done, Finish, GraphMethod, Labels, Method, SendLabels, finish_party, numbers
+from colonnade.model.answer import Answer, Own
+from colonnade.model.job import Job
+from colonnade.model.release import Solving, Sums
 from colonnade.privacy.block import LARGEST, Block
 from colonnade.privacy.events import Audience, Plan
 from colonnade.privacy.gate import Gate

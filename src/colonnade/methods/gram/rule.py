@@ -44,6 +44,7 @@ from scipy.special import ndtri
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
+from colonnade.model.release import Sums
 from colonnade.problem.link import class_share
 
 Flags = NDArray[np.bool_]
@@ -52,7 +53,6 @@ LEAST_COLUMNS = 10  # that screening keeps
 MANY = 300  # columns from which on some may be dropped unasked: of a hundred, noise chooses too many of the wrong ones
 SHORT = 0.7  # of a row's expected squared length, beyond which it is cut where noise rules
 CONFIDENCE = 2.0  # standard deviations by which columns must prove that they say more without the rest
-LEAST_SHARE = 0.02  # a class's share is never believed to be smaller
 FLOOR = 0.003  # of a column's variance relative to its bound, when it is scaled
 SMALLEST_PART = 1e-3  # of the rows' squared length that a party is given
 FEW = 155.0  # columns that survive, of numeric labels, below which squares cost more of the budget
@@ -161,51 +161,6 @@ class GramRule:
     constant_share: float
     label_share: float
     classes: bool = True  # labels are
-
-
-@dataclass(frozen=True)
-class Sums:
-    """Released class sums. A row's weight in `positive` is (1 + y/Y)/2, in `negative` the rest: 1 and 0 for classes."""
-
-    positive: Floats  # (d,)
-    negative: Floats  # (d,)
-    count: float  # n+: sum of the weights
-    half_squares: Floats  # (d,) sum of a²/2; ignored for binary columns
-    noise: Floats  # (d,) sd of positive and of negative, independent
-    count_noise: float
-    square_noise: Floats  # (d,) sd of half_squares
-
-    def of(self, columns: Indices) -> Sums:
-        """Those of some columns."""
-        names = ("positive", "negative", "half_squares", "noise", "square_noise")
-        return replace(self, **{name: getattr(self, name)[columns] for name in names})
-
-    def label_mean(self, rows: int) -> tuple[float, float]:
-        """The mean of y/Y and its sd; no class is believed to be rarer than LEAST_SHARE."""
-        most = 1.0 - 2.0 * LEAST_SHARE
-        return float(np.clip(2.0 * self.count / rows - 1.0, -most, most)), 2.0 * self.count_noise / rows
-
-    def pull(self, label_mean: float, label_doubt: float) -> tuple[Floats, Floats]:
-        """Σ (y/Y − its mean)·a for each column, and its sd, given the mean of y/Y and the sd of that."""
-        whole = self.positive + self.negative
-        pull = self.positive - self.negative - label_mean * whole
-        own = (np.square(1.0 - label_mean) + np.square(1.0 + label_mean)) * np.square(self.noise)
-        return pull, np.sqrt(own + np.square(label_doubt * whole))
-
-
-@dataclass(frozen=True)
-class Solving:
-    """What a released Gram was solved with beside itself: the same is needed to solve it again for fewer columns."""
-
-    ridge: float  # k in k·g·√s
-    doubt: Floats  # (s,) sd of each centre; inf where rows were not centred
-    sums: Sums | None  # class sums of these columns, of rows that may have been shortened
-    choose: bool  # whether only as much is made of curves as the release bears out
-    select: bool  # whether the weight of the penalty is chosen along its path
-
-    def of(self, places: Indices) -> Solving:
-        """That of some columns."""
-        return replace(self, doubt=self.doubt[places], sums=None if self.sums is None else self.sums.of(places))
 
 
 @dataclass(frozen=True)

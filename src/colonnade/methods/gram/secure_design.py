@@ -52,7 +52,7 @@ from colonnade.methods.gram.rule import (
     whole_frame,
 )
 from colonnade.methods.gram.secure_products import Stage, block_rows
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
 from colonnade.privacy.events import EXACT, HIDDEN, MASKED, Audience, Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.lattice import TABLE
 from colonnade.privacy.statement import Trust

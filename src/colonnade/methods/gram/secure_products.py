@@ -41,7 +41,7 @@ from colonnade.methods.gram.messages import (
     Seed,
     SendParts,
 )
-from colonnade.methods.method import Roster
+from colonnade.model.job import Roster
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import ColumnPad
 from colonnade.privacy.values import Packed

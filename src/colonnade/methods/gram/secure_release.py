@@ -24,10 +24,11 @@ from colonnade.kernels.ring_products import gram as own_products
 from colonnade.methods.gram.design import OWN, Figures, Name, grid, label_bound, noise_sd, own_count, sums_weights
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows, entry_bounds
 from colonnade.methods.gram.messages import Diagonal, Parts, Prepare, SendDiagonal, Widths
-from colonnade.methods.gram.rule import RowFrame, Sums
+from colonnade.methods.gram.rule import RowFrame
 from colonnade.methods.gram.secure_design import MOST_BITS, Design, Layout, fixed_labels
 from colonnade.methods.gram.secure_products import GRAM, Losses, Rows, Stage, collect, upload, whole_table
-from colonnade.methods.method import Job
+from colonnade.model.job import Job
+from colonnade.model.release import Sums
 from colonnade.privacy.block import LARGEST, Block, clean_cells
 from colonnade.privacy.events import Audience, Scope
 from colonnade.privacy.gate import Gate

@@ -40,7 +40,8 @@ from colonnade.methods.gram.answer import (
     spread_out,
     widen,
 )
-from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, Sums, expected_label_mean
+from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, expected_label_mean
+from colonnade.model.release import Sums
 from colonnade.problem import quadratic
 from colonnade.problem.cone import nearest_monotone
 from colonnade.problem.link import Link, mixed

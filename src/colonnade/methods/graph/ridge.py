@@ -24,7 +24,9 @@ from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.admm.sharing import slope_at
 from colonnade.methods.graph.consensus import Accord, Balance, Links, Network, read_shares, release_share, status_of
 from colonnade.methods.graph.dual import CERTIFICATE, DualGraphMethod, DualPoint, Start, certify, resume
-from colonnade.methods.method import GraphMethod, Job, Method, Own
+from colonnade.methods.method import GraphMethod, Method
+from colonnade.model.answer import Own
+from colonnade.model.job import Job
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Privacy

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from colonnade.data.federation import Federation, job_over
+from colonnade.data.federation import Federation
+from colonnade.data.schema.columns import Numeric
 from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.method import GraphMethod, Job, Method, network
+from colonnade.methods.method import GraphMethod, Method, MethodBase, network
+from colonnade.model.job import Job
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import FeatureColumn
 from colonnade.privacy.events import MASKED, Audience, Plan, row_rho, shown, unprotected
 from colonnade.privacy.statement import Privacy, check_delta
+from colonnade.problem import GroupLasso, Problem
 
 ROUNDING = 1e-12  # of a price that was split into shares and added up again
 
@@ -58,6 +62,31 @@ def check_call(
         _check_seeded(federation)
         plans = {party: unprotected(plan) for party, plan in plans.items()}
     return Passed(federation, job, plans)
+
+
+def job_over(
+    federation: Federation, problem: Problem, privacy: Privacy | None, method: MethodBase
+) -> tuple[Federation, Job]:
+    """The job of a method, and the rows that it is about: with its curves where schemas leave them to it, and groups.
+
+    From public figures alone, and the same wherever it is worked out.
+    """
+    named = [
+        column.name
+        for party in federation.parties.values()
+        for column in (party.schema.columns if party.schema is not None else ())
+        if isinstance(column, Numeric) and column.monotone is not None
+    ]
+    if named and not method.KEEPS_MONOTONE:
+        what = f"the schema says monotone of column {named[0]!r}, and {method.TITLE} does not keep to that"
+        raise InvalidInput(f"{what}: take co.PrivateGram(), or leave monotone out. Nothing was sent.")
+    asked = Job(problem, federation.roster(), privacy)
+    method.check_rows(asked)
+    federation = federation.bent(method.depth(asked))
+    penalty = getattr(problem, "penalty", None)
+    if isinstance(penalty, GroupLasso) and penalty.groups is None:
+        problem = replace(problem, penalty=replace(penalty, groups=federation.column_groups()))
+    return federation, Job(problem, federation.roster(), privacy)
 
 
 def check_kinds(federation: Federation, problem: Any, method: Method | GraphMethod | MaskedScores) -> None:

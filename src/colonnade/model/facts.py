@@ -1,21 +1,19 @@
-"""What is known of a fitted model, its run and its quality: what a report, a page or a notebook shows."""
+"""What is known of a fitted model and its run: what a report, a page or a notebook shows."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from colonnade.data.classes import Classes
-from colonnade.data.schema.table import Schema
-from colonnade.errors import HeldByParty
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.method import Status
-from colonnade.notebook import Grid, shown
+from colonnade.model.answer import Status
+from colonnade.model.coefficients import CoefficientPath, Coefficients
+from colonnade.notebook import shown
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem import Problem
 from colonnade.problem.boosting import Stumps
@@ -23,96 +21,26 @@ from colonnade.problem.kernel import Support
 from colonnade.problem.link import Link
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import Communication
-from colonnade.views.parts import with_error
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from colonnade.views.model import EffectCurves
+Name = str | bool | int | float  # of a class
+Classes = tuple[Name, Name]  # of −1 and of +1
 
 
-class Coefficients(Mapping[str, Floats]):
-    """Coefficients by party; those of a party that runs elsewhere stay there."""
-
-    def __init__(
-        self,
-        local: Mapping[str, Floats],
-        elsewhere: Sequence[str] = (),
-        names: Mapping[str, Sequence[str]] | None = None,
-    ) -> None:
-        self._local, self._elsewhere, self._names = dict(local), tuple(elsewhere), names or {}
-
-    def __getitem__(self, party: str) -> Floats:
-        if party in self._elsewhere:
-            raise HeldByParty(f"the coefficients of {party!r} are held there and did not leave it; ask its operator.")
-        if party not in self._local:
-            raise KeyError(f"{party!r} has no columns in this model; parties with columns: {', '.join(self)}")
-        return self._local[party]
-
-    def __contains__(self, party: object) -> bool:
-        return party in self._local or party in self._elsewhere  # to know that a party has some is not to see them
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([*self._local, *self._elsewhere])
-
-    def __len__(self) -> int:
-        return len(self._local) + len(self._elsewhere)
+class Encoding(Protocol):
+    """How a party's columns became numbers, as far as it is shown; data/schema/table.py has more."""
 
     @property
-    def local(self) -> dict[str, Floats]:
-        """Those that are known here."""
-        return dict(self._local)
+    def columns(self) -> tuple[Any, ...]: ...
 
     @property
-    def elsewhere(self) -> tuple[str, ...]:
-        """The parties that hold theirs."""
-        return self._elsewhere
+    def source(self) -> str: ...
 
-    def table(self) -> pl.DataFrame:
-        """One row for each coefficient that is known here: party, feature, coefficient (and response, of several)."""
-        import polars as pl
+    def digest(self) -> str: ...
 
-        kinds: dict[str, Any] = {"party": pl.String, "feature": pl.String, "coefficient": pl.Float64}
-        if any(x.ndim > 1 for x in self._local.values()):
-            kinds["response"] = pl.Int64
-        return pl.DataFrame(list(self._lines("response" in kinds)), kinds, orient="row")
-
-    def _lines(self, several: bool) -> Iterator[tuple[Any, ...]]:
-        for party, x in self._local.items():
-            names = self._names.get(party) or [f"x{k}" for k in range(len(x))]
-            for name, values in zip(names, np.atleast_2d(x.T).T.tolist(), strict=True):
-                yield from ((party, str(name), v, *((k,) if several else ())) for k, v in enumerate(values))
-
-    def __repr__(self) -> str:
-        held = [f"{p}: {np.count_nonzero(x):,} of {x.size:,} nonzero" for p, x in self._local.items()]
-        return f"Coefficients({', '.join([*held, *(f'{p}: elsewhere' for p in self._elsewhere)])})"
-
-    def _repr_html_(self) -> str:
-        used = {party: f"{np.count_nonzero(x):,} of {x.size:,} are not 0" for party, x in self._local.items()}
-        used |= dict.fromkeys(self._elsewhere, "held there")
-        return shown("Coefficients", used, [self.largest()])
-
-    def largest(self) -> Grid:
-        """Those that are not 0, the largest first."""
-        lines = sorted((line for line in self._lines(False) if line[2]), key=lambda line: -abs(line[2]))
-        rows = [(party, name, f"{value:.4g}") for party, name, value in lines]
-        return Grid("largest first, per unit of the encoded column", ("party", "feature", "coefficient"), rows, 1)
-
-
-@dataclass(frozen=True, eq=False)
-class CoefficientPath:
-    """The model along its penalty: what the same release gives at other weights (or radii), for nothing."""
-
-    weights: Floats
-    coefficients: Mapping[str, Floats]  # by party, one row for each weight
-
-    def table(self) -> pl.DataFrame:
-        """Nonzero coefficients and their l1 norm at each weight."""
-        import polars as pl
-
-        whole = np.hstack(list(self.coefficients.values()))
-        sizes = {"weight": self.weights, "nonzero": (whole != 0).sum(axis=1), "l1_norm": np.abs(whole).sum(axis=1)}
-        return pl.DataFrame(sizes)
+    def to_text(self) -> str: ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,7 +61,7 @@ class FitFacts:
     label: str
     notes: tuple[Mapping[str, Any], ...] = field(repr=False)
     features: Mapping[str, Sequence[str]] = field(repr=False)
-    schemas: Mapping[str, Schema | None] = field(repr=False)
+    schemas: Mapping[str, Encoding | None] = field(repr=False)
     on: str | None = None
     spread: Mapping[str, Floats] | None = field(default=None, repr=False)  # standard errors, where they cover
     path: CoefficientPath | None = field(default=None, repr=False)
@@ -168,12 +96,6 @@ class FitFacts:
                 used = np.flatnonzero(x).tolist()
                 atoms += [(party, self.features[party][index], index, float(x[index])) for index in used]
         return pl.DataFrame(atoms, kinds, orient="row")
-
-    def curves(self) -> EffectCurves:
-        """What each number does to the score over its declared range, in its own unit: a grid and effects."""
-        from colonnade.views.model import curves_of
-
-        return curves_of(self)
 
     def __repr__(self) -> str:
         figures = "" if self.objective is None else f", objective {self.objective:.4g}"
@@ -234,51 +156,6 @@ class RunFacts:
     def of(cls, fit: FitFacts) -> RunFacts:
         """Those that the fit carries."""
         return cls(**{one.name: fit.facts[one.name] for one in fields(cls) if one.name in fit.facts})
-
-
-# ------------------------------------------------------------------------------------------------ quality
-
-BASES = {
-    "public": "These rows are public, so the caller says: the figures tell nothing that is not known.",
-    "paid for": "The caller says that these figures are paid for: their release is accounted for apart from the "
-    "run, and is not in the epsilon of this report.",
-}
-
-
-@dataclass(frozen=True)
-class Quality:
-    """How good models are: one figure by model, the fit's own first, and on which data it was computed."""
-
-    measure: str
-    values: Mapping[str, float]
-    note: str
-    errors: Mapping[str, float] = field(default_factory=dict)  # standard errors of the values, where they are known
-    not_private: str = ""  # which of the models is one of all parties without privacy
-
-    def shown(self, name: str) -> str:
-        """One model's figure as tables show it."""
-        return with_error(self.values[name], self.errors.get(name))
-
-    @property
-    def best_other(self) -> str:
-        """The best of the models that are neither this one nor the one without privacy; none: an empty name."""
-        first = next(iter(self.values))
-        others = {name: value for name, value in self.values.items() if name not in (first, self.not_private)}
-        return max(others, key=lambda name: others[name], default="")
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """What was found on the rows of an evaluation."""
-
-    basis: str
-    rows: int
-    measure: str  # by which models are compared
-    figures: Mapping[str, tuple[float, float | None, str]]  # by name: figure, standard error if known, meaning
-    groups: tuple[tuple[float, float, int], ...]  # predicted, found, rows
-    roc: tuple[tuple[float, float], ...] = ()
-    without: Mapping[str, float] = field(default_factory=dict)  # the measure without a party
-    remark: str = ""  # why something is missing
 
 
 # ------------------------------------------------------------------------------------------------ traffic
