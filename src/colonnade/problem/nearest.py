@@ -32,7 +32,7 @@ from colonnade.problem.within import Free, Within
 PRECISION = 1e-9
 SWEEPS = 500
 STEPS = 2000  # of proximal gradients
-RANK = np.finfo(np.float64).eps  # times the size: eigenvalues below that share of the largest are 0
+EPS = float(np.finfo(np.float64).eps)
 SHORTEST_STEP = 1e-12  # of the size of the answer: a step below it ends the search
 
 Nearest = Callable[[Floats, float], Floats]  # target and rho in; remembers what makes the next answer cheaper
@@ -119,8 +119,10 @@ class NearestFree:
 
     def __init__(self, matrix: Any) -> None:
         self._matrix = matrix
-        values, vectors = linalg.eigh(smaller_gram(matrix))
-        kept = values > values[-1] * RANK * len(values) if values[-1] > 0.0 else np.zeros(len(values), bool)
+        gram = smaller_gram(matrix)
+        values, vectors = linalg.eigh(gram)
+        # A product of m·n numbers and its eigenvalues are off by up to (m + n)·eps·trace: below that, they may be 0.
+        kept = values > sum(matrix.shape) * EPS * float(np.trace(gram))
         self._half = vectors[:, kept] / np.sqrt(values[kept])
 
     def __call__(self, target: Floats, rho: float) -> Floats:  # noqa: ARG002
