@@ -12,7 +12,7 @@ Narrow     where encryption may take the place of masks inside trust "secure": m
            and of the Gram matrix take, that encrypted ones take (up and down), processor seconds that the products of
            either take under encryption (measured on some rows), and the line, in Mbit/s, below which encrypted class
            sums alone would be sooner there. The last figure is what pairs would send whose third party multiplies
-           blindly (docs/privacy.md), for the Gram matrix.
+           blindly (docs/understand/privacy/lwe.md), for the Gram matrix.
 A run      seconds on the clock with both cores, and of processor, of all roles in one process; megabytes that all nodes
            sent, the parameters that were taken; with numbers and with classes as labels. Beside it the run with masks.
 It fails if a run of a million rows takes more than 30 MB or 60 s on the clock.

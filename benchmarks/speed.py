@@ -1,9 +1,9 @@
-"""The ratios of docs/speed.md, each from three measurements, as ranges; the page's table is written from what they say.
+"""The ratios of docs/understand/speed.md, each from three measurements, as ranges; the page's table is written from what they say.
 
     python -m benchmarks speed            RCV1's and News20's shapes
     python -m benchmarks --full speed     all shapes of the paper, rows scaled to memory
     python -m benchmarks.speed NAME ...   these shapes only
-    python -m benchmarks.speed --write    the table of docs/speed.md, from benchmarks/results/speed.json
+    python -m benchmarks.speed --write    the table of docs/understand/speed.md, from benchmarks/results/speed.json
 
 Measured is what `sparse` measures, in CPU seconds: data once, conversion, baselines and ours three times. A shape's last
 measurement stands in the file, with the load of the machine when it began: ranges from a busy one are wider.
@@ -24,7 +24,7 @@ from benchmarks.timing import ROOT
 
 RUNS = 3
 FOUND = ROOT / "benchmarks" / "results" / "speed.json"
-PAGE = ROOT / "docs" / "speed.md"
+PAGE = ROOT / "docs/understand/speed.md"
 PLACE = re.compile(r"(<!-- measured: python -m benchmarks --full speed -->\n).*?(<!-- end of measured -->)", re.DOTALL)
 
 Found = dict[str, dict[str, Any]]

@@ -196,14 +196,14 @@ def attacked() -> str:
     from colonnade.attacks.run import CONFIDENCE, TARGETS
 
     planted = len(tomllib.loads((ROOT / "tests/mutants/list.toml").read_text(encoding="utf-8"))["mutant"])
-    threats = (ROOT / "docs/threat-model.md").read_text(encoding="utf-8").partition("## What is open")[2]
+    threats = (ROOT / "docs/understand/threat-model.md").read_text(encoding="utf-8").partition("## What is open")[2]
     open_lines = len(re.findall(r"^\d+\. \*\*", threats.partition("\n## ")[0], re.MULTILINE))
     return "\n".join(
         [
             f"- **Attacked by**: `make audit`, which plays {len(TARGETS)} adversaries against the real programs and bounds ε from",
             f"  below at confidence 1 − {1 - CONFIDENCE:.0e}; `make mutants`, which plants over {planted // 100 * 100} mistakes one at a time that tests must",
             "  catch; `make faults`, which kills processes at every step.",
-            f"- **Open**: [{open_lines} gaps](docs/threat-model.md#what-is-open), each with who gains what, and what to do about it.",
+            f"- **Open**: [{open_lines} gaps](docs/understand/threat-model.md#what-is-open), each with who gains what, and what to do about it.",
         ]
     )
 

@@ -116,7 +116,7 @@ FINDINGS = (
             Shown("attacks-published", ATTACK + "sparse Frank-Wolfe with exact signs"),
         ),
         "The 2d signed coordinates are the candidates, each with a weight of its own, and the sign is part of what is drawn: ρ = Δ²/(2b²) a round with Δ = 2B on the summed slopes "
-        "([privacy.md](../docs/privacy.md#central-frank-wolfe)). At a small budget `co.SparseClassifier` takes noisy sums in the geometry of row norms instead. At the ε of table 4 they learn from the narrower of its tables, and next to nothing from the wider one.",
+        "([privacy.md](../docs/understand/privacy/frank-wolfe.md#central-frank-wolfe)). At a small budget `co.SparseClassifier` takes noisy sums in the geometry of row norms instead. At the ε of table 4 they learn from the narrower of its tables, and next to nothing from the wider one.",
         (Shown("attacks-ours", "no attack shows more"),),
     ),
     Finding(
@@ -204,7 +204,7 @@ FINDINGS = (
             Shown("gratton-4.2", "the entries of the stochastic slope are normally distributed, whichever J"),
         ),
         "Noise that is added: σ = (c₁/(ρ|V|M) + 2e) √(K/(2ρ₀)) for K rounds at a total price of ρ₀, e a certified bound on the distance from the inner optimum, which a zeroth-order solver cannot give by itself. So "
-        "`co.GraphZerothOrder` claims nothing: its releases are exact, a budget refuses them, and the thesis' statement is shown as conditional ([zeroth-order.md](../docs/zeroth-order.md)).",
+        "`co.GraphZerothOrder` claims nothing: its releases are exact, a budget refuses them, and the thesis' statement is shown as conditional ([zeroth-order.md](../docs/understand/methods/zeroth-order.md)).",
         (Shown("gratton-3.3", "(ours, not the thesis') guessing only"),),
     ),
 )

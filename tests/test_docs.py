@@ -187,6 +187,32 @@ def test_every_source_path_named_in_a_document_exists(path: Path) -> None:
         assert in_a_store or any((base / name).exists() for base in where), f"{path.name} names {name}"
 
 
+def test_every_document_that_the_code_names_exists() -> None:
+    """In docstrings, comments and messages, of the source as of tests, papers and benchmarks."""
+    files = [file for top in ("src", "tests", "papers", "benchmarks", "examples") for file in (ROOT / top).rglob("*.*")]
+    texts = [file.read_text() for file in files if file.suffix in (".py", ".toml", ".yaml", ".ipynb")]
+    named = {name for text in texts for name in re.findall(r"(?<![\w./-])docs/[\w/-]+\.md\b", text)} - {"docs/x.md"}
+    assert named
+    assert {name for name in named if not (ROOT / name).is_file()} == set()
+
+
+def test_every_derivation_that_a_statement_cites_is_a_heading_of_its_page() -> None:
+    """Of every method, and of the estimators for one data holder, which have recipes of their own."""
+    from colonnade.estimators import base
+
+    cited = [str(kind.DERIVATION) for kind in private_methods().values()]
+    (page,) = re.findall(r'derivation = f"(docs/[\w/-]+\.md), \{why\}', inspect.getsource(base))
+    cited += [f"{page}, {why}" for why in (*base.DERIVED.values(), base.STEPPED)]
+    for place in cited:
+        page, _, heading = place.partition(", ")
+        assert heading.lower() in headings(ROOT / page), place
+
+
+def headings(path: Path) -> set[str]:
+    """The headings of a page, in small letters."""
+    return {heading.lower() for heading in re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)}
+
+
 def test_every_test_named_in_a_document_exists() -> None:
     named = {name for path in DOCUMENTS for name in re.findall(r"`(test_\w+)`", path.read_text())}
     written = {
@@ -259,7 +285,7 @@ def test_every_command_is_named_in_the_reference(generate: ModuleType) -> None:
 
     from colonnade.cli import app
 
-    listed = (ROOT / "docs/reference.md").read_text().partition("## Commands")[2]
+    listed = (ROOT / "docs/use/reference.md").read_text().partition("## Commands")[2]
     for path, command in generate.walk(get_command(app)):
         if not hasattr(command, "commands"):
             _, first, *below = path.split()
@@ -284,7 +310,7 @@ def test_every_excerpt_is_in_the_source_word_for_word(path: Path) -> None:
 
 
 def test_every_public_name_is_documented() -> None:
-    listed = (ROOT / "docs/reference.md").read_text().partition("## Public names")[2].partition("\n## ")[0]
+    listed = (ROOT / "docs/use/reference.md").read_text().partition("## Public names")[2].partition("\n## ")[0]
     assert set(co.__all__) == set(re.findall(r"^- `co\.(\w+)`: \S", listed, re.MULTILINE))
 
 
@@ -297,7 +323,7 @@ def test_every_public_name_has_a_docstring_of_its_own() -> None:
 
 def test_the_rooms_of_the_design_are_those_of_the_import_contract_which_has_no_exceptions() -> None:
     (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    table = rows(ROOT / "docs/design.md", "Room", "What it is for")
+    table = rows(ROOT / "docs/develop/design.md", "Room", "What it is for")
     below = "colonnade.errors | colonnade.notebook"
     assert contract["layers"] == [*(f"colonnade.{row[0].strip('`/')}" for row in table), below]
     assert "ignore_imports" not in contract
@@ -310,7 +336,7 @@ def test_the_package_has_thirteen_rooms_and_two_files_below_them() -> None:
 
 
 def test_every_room_says_what_lives_there_what_it_may_import_and_where_to_start() -> None:
-    for row in rows(ROOT / "docs/design.md", "Room", "What it is for"):
+    for row in rows(ROOT / "docs/develop/design.md", "Room", "What it is for"):
         text = (
             ast.get_docstring(ast.parse((ROOT / "src/colonnade" / row[0].strip("`") / "__init__.py").read_text())) or ""
         )
@@ -328,7 +354,7 @@ def test_every_target_of_the_makefile_is_in_the_contributors_guide() -> None:
 
 @pytest.mark.parametrize("package", ["kernels", "methods", "problem"])
 def test_every_letter_that_is_an_argument_is_in_the_table_of_symbols(package: str) -> None:
-    listed = set(re.findall(r"`(\w+)`", (ROOT / "docs/symbols.md").read_text()))
+    listed = set(re.findall(r"`(\w+)`", (ROOT / "docs/understand/symbols.md").read_text()))
     used = set()
     for path in (ROOT / "src/colonnade" / package).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -340,12 +366,12 @@ def test_every_letter_that_is_an_argument_is_in_the_table_of_symbols(package: st
 
 def job_fields() -> dict[str, str]:
     """What the page on files says of each field of a job file, or of a few together."""
-    text = (ROOT / "docs/files.md").read_text()
+    text = (ROOT / "docs/use/files.md").read_text()
     return dict(re.findall(r"^- ((?:(?:, )?`(?:problem|method|privacy)\.\w+`)+): (.+)$", text, re.MULTILINE))
 
 
 def test_every_field_of_a_job_file_is_described_and_its_values_are_named(tmp_path: Path) -> None:
-    page = ROOT / "docs/files.md"
+    page = ROOT / "docs/use/files.md"
     described = [name for names in job_fields() for name in re.findall(r"`([\w.]+)`", names)]
     read = {
         f"{place}.{f.name}" for place, kinds in accepted().items() for kind in kinds for f in fields(kind) if f.init
@@ -360,7 +386,7 @@ def test_every_field_of_a_job_file_is_described_and_its_values_are_named(tmp_pat
 
 
 def test_every_field_of_a_federation_file_and_of_a_party_file_is_listed() -> None:
-    text = (ROOT / "docs/files.md").read_text()
+    text = (ROOT / "docs/use/files.md").read_text()
     top, _, below = text.partition("## federation.toml")[2].partition("## party.toml")[0].partition("In `[parties.")
     party, _, rest = text.partition("## party.toml")[2].partition("## job.toml")[0].partition("In `[data]`")
     data, _, limits = rest.partition("In `[limits]`")
@@ -388,7 +414,7 @@ def test_what_cannot_stand_in_a_job_file_is_said_to_be_for_python_only(tmp_path:
 
 # ------------------------------------------------------------------------------------------------ design and threat model
 
-DESIGN, THREATS = ROOT / "docs/design.md", ROOT / "docs/threat-model.md"
+DESIGN, THREATS = ROOT / "docs/develop/design.md", ROOT / "docs/understand/threat-model.md"
 # In backticks on these two pages, and no name of the source: SQLite's, Python's, a file of a store, the package itself.
 FOREIGN = {"secure_delete", "repr", "runs.db", "colonnade"}
 
@@ -520,7 +546,7 @@ def test_the_tags_of_values_are_the_documented_ones() -> None:
         "sparse CSC block": co.Federation.split(_sparse(), [0, 1], parties=1).parties["party0"].block.matrix,
         "packed integers": Packed(np.zeros(1, np.uint64), 1),
     }
-    documented = {row[1]: row[0].strip("`") for row in rows(ROOT / "docs/wire.md", "Tag", "Value")}
+    documented = {row[1]: row[0].strip("`") for row in rows(ROOT / "docs/develop/wire.md", "Tag", "Value")}
     assert {name: chr(encode_value(value)[0]) for name, value in examples.items()} == documented
 
 
@@ -531,7 +557,7 @@ def _sparse() -> object:
 
 
 def test_the_frame_header_is_as_long_as_documented() -> None:
-    path = ROOT / "docs/wire.md"
+    path = ROOT / "docs/develop/wire.md"
     text = path.read_text()
     frames = text.partition("## Frames")[2].partition("\n## ")[0].splitlines()
     sizes = [int(cells(line)[1]) for line in frames if line.startswith("|") and cells(line)[1].isdigit()]
@@ -539,7 +565,7 @@ def test_the_frame_header_is_as_long_as_documented() -> None:
 
 
 def test_the_files_and_rows_of_a_store_are_the_documented_ones(store: Path) -> None:
-    page = ROOT / "docs/store.md"
+    page = ROOT / "docs/operate/store.md"
     kinds = {row[0].strip("`"): row[1] for row in rows(page, "Kind", "In")}
     found: dict[str, str] = {}
     for file in store.rglob("*.db"):
@@ -555,7 +581,7 @@ def test_the_files_and_rows_of_a_store_are_the_documented_ones(store: Path) -> N
 
 
 def test_the_queries_of_the_store_page_run_and_find_something(store: Path) -> None:
-    queries = fences(ROOT / "docs/store.md", "sql")
+    queries = fences(ROOT / "docs/operate/store.md", "sql")
     assert queries
     with contextlib.closing(sqlite3.connect(store / "nodes" / "party0.db")) as db:
         for query in queries:
@@ -565,7 +591,7 @@ def test_the_queries_of_the_store_page_run_and_find_something(store: Path) -> No
 def test_the_code_of_the_store_page_checks_a_chain(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (code,) = fences(ROOT / "docs/store.md", "python")
+    (code,) = fences(ROOT / "docs/operate/store.md", "python")
     monkeypatch.chdir(store.parent)
     exec(compile(code, "store.md", "exec"), {})
     assert re.fullmatch(r"[1-9]\d* rows, all in order\n", capsys.readouterr().out)
@@ -583,9 +609,11 @@ def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     printed, compared = "", 0
-    for language, block in re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / "docs/tutorial.md").read_text(), re.M | re.S):
+    for language, block in re.findall(
+        r"^```(\w+)\n(.*?)^```", (ROOT / "docs/use/tutorial.md").read_text(), re.M | re.S
+    ):
         if language == "python":
-            exec(compile(block, "docs/tutorial.md", "exec"), names)
+            exec(compile(block, "docs/use/tutorial.md", "exec"), names)
             printed = capsys.readouterr().out
         elif language == "sh":
             answers = [CliRunner().invoke(app, line.split()[1:]) for line in block.splitlines()]
@@ -605,7 +633,7 @@ def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path, monkeypatch, capsy
 
 def test_a_first_private_model_takes_fewer_than_ten_decisions():
     """The session of the tutorial, which a test runs: its decisions are counted where they are named."""
-    text = (ROOT / "docs/tutorial.md").read_text().partition("## Parties that hold frames")[0]
+    text = (ROOT / "docs/use/tutorial.md").read_text().partition("## Parties that hold frames")[0]
     named = re.findall(r"\*\*(Three decisions|[Tt]he \w+\s+decision)\*\*", text)
     assert [" ".join(one.lower().split()) for one in named] == [
         "three decisions",
@@ -622,11 +650,11 @@ def test_a_first_private_model_takes_fewer_than_ten_decisions():
 
 def test_the_page_on_inference_runs_as_printed_and_shows_what_it_prints(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    page = ROOT / "docs/inference.md"
+    page = ROOT / "docs/use/inference.md"
     names: dict[str, object] = {}
     printed = []
     for block in fences(page, "python"):
-        exec(compile(block, "docs/inference.md", "exec"), names)
+        exec(compile(block, "docs/use/inference.md", "exec"), names)
         printed.append(capsys.readouterr().out)
     (shown,) = fences(page, "text")
     assert shown == printed[1]
@@ -637,8 +665,8 @@ def test_the_page_on_inference_runs_as_printed_and_shows_what_it_prints(tmp_path
 
 
 def test_the_page_on_concepts_runs_as_printed(capsys):
-    for block in fences(ROOT / "docs/concepts.md", "python"):
-        exec(compile(block, "docs/concepts.md", "exec"), {})
+    for block in fences(ROOT / "docs/understand/concepts.md", "python"):
+        exec(compile(block, "docs/understand/concepts.md", "exec"), {})
     assert "epsilon 1.0: a guess at even odds is right in at most 73% of cases" in capsys.readouterr().out
 
 
@@ -649,8 +677,8 @@ def test_the_page_on_scorecards_runs_as_printed(tmp_path, monkeypatch, capsys):
     stream = np.random.default_rng(0)
     monkeypatch.setattr(SystemNoise, "uniform_bytes", lambda _, count: stream.bytes(count))
     names: dict[str, object] = {}
-    for block in fences(ROOT / "docs/scorecard.md", "python"):
-        exec(compile(block, "docs/scorecard.md", "exec"), names)
+    for block in fences(ROOT / "docs/use/scorecard.md", "python"):
+        exec(compile(block, "docs/use/scorecard.md", "exec"), names)
     shown = capsys.readouterr().out
     claims = (
         "600 points mean that good (paid, label -1) is to bad as 50 to 1",
@@ -671,13 +699,14 @@ def test_links_between_documents_lead_to_the_same_documents_in_the_site():
     text = "[a](../papers/findings.md#x), [b](data.md), [c](https://example.org/d.md), [e](#f), [LICENSE](../LICENSE)"
     here = "[a](repository/papers/findings.md#x), [b](data.md), [c](https://example.org/d.md), [e](#f), LICENSE"
     assert site.linked(text, "index.md", others) == here
-    text = "![p](docs/demo.svg) [t](docs/tutorial.md)\n```\n[no](docs/x.md)\n```\n[s](SECURITY.md)"
-    there = "![p](../demo.svg) [t](../tutorial.md)\n```\n[no](docs/x.md)\n```\n[s](SECURITY.md)"
+    text = "![p](docs/demo.svg) [t](docs/use/tutorial.md)\n```\n[no](docs/x.md)\n```\n[s](SECURITY.md)"
+    there = "![p](../demo.svg) [t](../use/tutorial.md)\n```\n[no](docs/x.md)\n```\n[s](SECURITY.md)"
     assert site.linked(text, "repository/README.md", others) == there
 
 
 def test_every_page_stands_in_the_site():
     """The site's navigation is written by hand; a page that it lacks would not be found."""
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
-    absent = [path.name for path in (ROOT / "docs").glob("*.md") if f": {path.name}\n" not in navigation]
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    absent = [page for page in pages if f": {page}\n" not in navigation]
     assert absent == []

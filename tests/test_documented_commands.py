@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "papers" / "README.md",
     *sorted(path for path in (ROOT / "examples").iterdir() if path.suffix in (".ipynb", ".yaml", ".service")),
 ]
@@ -238,7 +238,7 @@ def test_a_benchmark_runs_at_its_smoke_size(name: str, tmp_path: Path) -> None:
 
 
 def test_the_coverage_of_inference_is_measured_by_the_function_that_the_library_has() -> None:
-    """One cell of it, as the whole takes longer than every run should: the source of a table in docs/inference.md."""
+    """One cell of it, as the whole takes longer than every run should: the source of a table in docs/use/inference.md."""
     from benchmarks.coverage import NUMBERS, Cell, measure, simulated
 
     found = measure(Cell(*simulated("gauss", 5, seed=5), NUMBERS, 2_000, 4.0), 2, seed=1)

@@ -445,7 +445,7 @@ WRONG: Wrong = {
     "three classes for a machine that learns two": (
         lambda folder: co.fit(split(y=np.arange(12) % 3, by="rows"), co.KernelSVM(co.RBF(1.0)), DFW),
         co.InvalidInput,
-        "found 3 different labels, and KernelSVM and AdaBoost learn two classes. For more, fit each class against the rest, one fit each with labels +1 and -1, and take the largest score: docs/methods-frank-wolfe.md.",
+        "found 3 different labels, and KernelSVM and AdaBoost learn two classes. For more, fit each class against the rest, one fit each with labels +1 and -1, and take the largest score: docs/understand/methods/frank-wolfe.md.",
     ),
     "one class only": (
         lambda folder: co.fit(split(y=np.ones(12)), CLASSES, DFW),

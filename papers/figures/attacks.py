@@ -182,7 +182,7 @@ FIGURES = (
         paper="this project",
         title="What stands in their place, under attack",
         setting="Whole runs through the real gates, ledgers and programs at a claimed epsilon of 4, attacked by who sees most: 1,000 trials a side (full: "
-        "10,000). So few trials catch gross faults only: what is proven is in docs/privacy.md, and `colonnade audit` attacks longer.",
+        "10,000). So few trials catch gross faults only: what is proven is in docs/understand/privacy.md, and `colonnade audit` attacks longer.",
         cases=cases(OURS, (4.0,), 1_000, 10_000),
         run=run,
         draw=drawer("Ours, at a claimed epsilon of 4: what an attack shows"),

@@ -115,6 +115,6 @@ FIGURE = Figure(
         unit="one column, changed by at most 1",
         trust="nobody",
         guarantee="claimed by the paper, refuted here",
-        note="The bound called ours is proven (docs/privacy.md).",
+        note="The bound called ours is proven (docs/understand/privacy/admm.md).",
     ),
 )

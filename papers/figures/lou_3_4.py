@@ -158,7 +158,7 @@ FIGURE_3 = Figure(
             _sound_learns,
             "means over the repeats; 2 % off the loss at zero would count",
             reproduces=False,
-            finding="With noise that covers what one row can do, no version beats x = 0 here; that takes far more rows, or products on masked data (docs/private-gram.md).",
+            finding="With noise that covers what one row can do, no version beats x = 0 here; that takes far more rows, or products on masked data (docs/understand/methods/private-gram.md).",
         ),
     ),
 )

@@ -4,7 +4,7 @@ as published            algorithm 2 with the printed noise (papers/published/blo
     noise off           the same rounds without any noise
     vertices averaged   as published, but each party's vertex counts 1/K, so that x stays in the ball
 central, as published   Talwar, Thakurta and Zhang: Laplace noise on every slope, scale √(8T ln(1/δ))/(n ε)
-ours                    PrivateBlockFrankWolfe with the calibration of docs/privacy.md, by co.fit; its last iterate
+ours                    PrivateBlockFrankWolfe with the calibration of docs/understand/privacy/frank-wolfe.md, by co.fit; its last iterate
 
 Losses are 1/(2n) ‖y − A x‖² over that at x = 0. Noise is seeded, so that a figure can be repeated: such runs protect nobody.
 """

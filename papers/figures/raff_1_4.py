@@ -180,7 +180,7 @@ FIGURES = (
                 finding=(
                     "Every step shrinks all predictions by 1 − η, so that the slopes of all rows change; algorithm 2 renews them only in rows that hold the "
                     "chosen column. The others keep slopes of earlier rounds, and the column that looks steepest is soon another one. For the squared loss a "
-                    "scalar would mend it, for the logistic loss not; the library's lazy argmax takes algorithm 1's steps exactly (docs/speed.md)."
+                    "scalar would mend it, for the logistic loss not; the library's lazy argmax takes algorithm 1's steps exactly (docs/understand/speed.md)."
                 ),
             ),
             Claim(

@@ -1,6 +1,6 @@
 """ADMM over split features as it was published, and the gradient method that it was compared with: whole runs, for figures.
 
-Claim    none of ours; the convergence and the privacy that the papers state do not hold (docs/methods-admm.md, papers/findings.md).
+Claim    none of ours; the convergence and the privacy that the papers state do not hold (docs/understand/methods/admm.md, papers/findings.md).
 Source   ParallelSharing   Hu et al., "Learning privately over distributed features", NeurIPS 2020, algorithm 1, equations 6 to 9.
          FeatureSGD        Hu, Niu, Yang, Zhou, "FDML", KDD 2019, without staleness: the baseline of figures 1 and 2 there.
 Leaves   nothing: blocks, labels and a generator in, coefficients out, one list an epoch.

@@ -9,7 +9,7 @@ Source   Gratton, thesis, algorithm 4, equations 2.9, 2.10 and 2.19, 2.20; theor
          Chapter 3 averages the ends of J descents instead of J guesses in each step (`loops`).
 Sends    its estimate to every neighbour, every round: |Vᵢ|·P numbers.
 Claims   (ε, δ) without any noise: "intrinsic". Its proof takes an upper bound of the slopes' second moment for their
-         variance, and supposes normal, independent errors. An upper bound of noise protects nobody: docs/zeroth-order.md.
+         variance, and supposes normal, independent errors. An upper bound of noise protects nobody: docs/understand/methods/zeroth-order.md.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _conditional(epsilon: float, delta: float, sees: str, source: str) -> Privac
         trust=Trust.NOBODY,
         accountant="the thesis'",
         guarantee=Guarantee.CONDITIONAL,
-        derivation=f"{source}; no budget takes it, and docs/zeroth-order.md shows an attack that refutes it",
+        derivation=f"{source}; no budget takes it, and docs/understand/methods/zeroth-order.md shows an attack that refutes it",
         sees=sees,
         conditions=(Condition(Code.PAPER, (RESTS_ON,)),),
     )

@@ -23,7 +23,14 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(MKDOCS is None, reason="needs mkdocs: pip install '.[docs]'"),
 ]
-PAGES = ("index.html", "tutorial.html", "files.html", "prices.html", "others.html", "repository/index.html")
+PAGES = (
+    "index.html",
+    "use/tutorial.html",
+    "use/files.html",
+    "use/prices.html",
+    "understand/privacy/gram.html",
+    "repository/index.html",
+)
 
 
 class Quiet(SimpleHTTPRequestHandler):

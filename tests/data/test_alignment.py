@@ -493,7 +493,7 @@ def test_the_order_digest_tells_rows_order_number_pepper_and_run_apart():
 
 
 def test_with_the_pepper_digests_are_keys_to_whoever_can_guess_them_and_without_it_they_are_not():
-    """The reason why a coordinator must not share anything with a party; docs/alignment.md says so."""
+    """The reason why a coordinator must not share anything with a party; docs/understand/alignment.md says so."""
     seen = {row.tobytes() for row in offers(TABLES)["lab"].digests}
     guesses = pl.Series(range(-100, 100))
     found = {

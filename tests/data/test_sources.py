@@ -985,12 +985,12 @@ def test_the_memory_of_a_federation_does_not_grow_with_its_tables(tmp_path):
 
 
 def test_the_page_on_data_runs_as_printed(tmp_path, monkeypatch, capsys):
-    page = Path(__file__).resolve().parents[2] / "docs" / "data.md"
+    page = Path(__file__).resolve().parents[2] / "docs/use/data.md"
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     for block in blocks:
-        exec(compile(block, "docs/data.md", "exec"), names)
+        exec(compile(block, "docs/use/data.md", "exec"), names)
     shown = capsys.readouterr().out
     assert "Encoded(8 rows x 18 columns)" in shown
     assert "column 'ward': 1 of 8 values are none of the declared levels" in shown

@@ -551,10 +551,10 @@ def test_labels_held_elsewhere_have_two_classes():
 def test_the_page_about_notebooks_runs_as_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(co, "FederatedClassifier", FederatedClassifier, raising=False)
-    page = (Path(__file__).resolve().parents[2] / "docs" / "notebook.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs/use/notebook.md").read_text()
     names: dict[str, object] = {}
     for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
-        exec(compile(block, "docs/notebook.md", "exec"), names)
+        exec(compile(block, "docs/use/notebook.md", "exec"), names)
     said = capsys.readouterr().out
     assert "Not private: exact values left the parties" in said
     assert re.search(r"\(2, 1e-06\)-(computational )?differential privacy for one row", said)

@@ -155,7 +155,7 @@ class Siege:
 def test_with_the_service_up_the_published_limits_hold_against_crowds_slow_peers_and_floods_of_questions(
     tmp_path: Path,
 ) -> None:
-    """Limits are those of docs/service.md. Jobs that are submitted meanwhile finish without trouble."""
+    """Limits are those of docs/operate/service.md. Jobs that are submitted meanwhile finish without trouble."""
     shown: Counter[str] = Counter()
     with contextlib.ExitStack() as last:
         world = World(tmp_path / "world", last)

@@ -7,7 +7,7 @@ Bound    f lies below its tangent plus (L/2n)‖A·δ‖², so C ≤ sup E‖√
          M_ij = 4 r_i r_j (L/n)·max |a·b|, a a column of block i, b of block j.
 Exact    for least squares over columns with |δ_i| ≤ 2 r_i it is the largest δ'(P∘A'A)δ/n: convex, hence at a corner.
 Theorems `convergence_bound` is theorem 1, and with inexactness > 0 theorem 2. The published theorem 2 adds (D + |T|)·ϱ_g; the
-         derivation in docs/methods-frank-wolfe.md gives ϱ = |T|·(D·ϱ_g + ϱ_l), D the largest diameter of a block.
+         derivation in docs/understand/methods/frank-wolfe.md gives ϱ = |T|·(D·ϱ_g + ϱ_l), D the largest diameter of a block.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def test_there_are_enough_and_no_name_is_given_twice():
 
 def test_the_documents_that_say_how_many_there_are_agree_with_the_list():
     """In hundreds; `docs/generate.py` writes README's, people the others."""
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     said = {page.name: re.findall(r"plants over (\d+) mistakes", page.read_text(encoding="utf-8")) for page in pages}
     told = {name: set(numbers) for name, numbers in said.items() if numbers and name != "CHANGELOG.md"}
     hundreds = {str(len(MUTANTS) // 100 * 100)}

@@ -1,4 +1,4 @@
-"""The drill of docs/service.md: a copy of a live store, a disk that dies, the copy put back, `replaced`, and on it goes."""
+"""The drill of docs/operate/service.md: a copy of a live store, a disk that dies, the copy put back, `replaced`, and on it goes."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from colonnade.network.transport.direct import DirectLine, LineLost, Lines, Neig
 from colonnade.network.transport.envelope import EnvelopeKind, Malformed, Reason
 from colonnade.network.transport.metrics import Metrics
 
-HEAD = struct.Struct("<4sBBHQIII")  # as docs/wire.md writes it
+HEAD = struct.Struct("<4sBBHQIII")  # as docs/develop/wire.md writes it
 CHUNK = (1 << 20) - 28
 
 

@@ -1180,7 +1180,7 @@ def test_a_million_damaged_envelopes_are_read_or_refused() -> None:
 
 @pytest.mark.parametrize("enum", [wire.EnvelopeKind, wire.Reason])
 def test_the_documents_list_every_kind_and_reason(enum: type[wire.EnvelopeKind] | type[wire.Reason]) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "wire.md").read_text().split("## Between organisations")[1]
+    text = (Path(__file__).parents[2] / "docs/develop/wire.md").read_text().split("## Between organisations")[1]
     for member in enum:
         assert f"\n- {member.value} `{member.name}`" in text
 

@@ -187,7 +187,7 @@ def discrete_gaussian_delta(sigma: float, shift: int, limit: float) -> mpmath.mp
 
 
 def test_the_continuous_gaussian_does_not_bound_the_discrete_one():
-    """The figure of docs/privacy.md: at sigma = 1 step, shift 1 step, epsilon = 4.3 the discrete delta is 1.8 times larger."""
+    """The figure of docs/understand/privacy/accounting.md: at sigma = 1 step, shift 1 step, epsilon = 4.3 the discrete delta is 1.8 times larger."""
     budget = 4.3
     mass = {k: math.exp(-k * k / 2) for k in range(-40, 42)}
     total = math.fsum(mass.values())

@@ -1,6 +1,6 @@
 """How far what reaches the gate can move, by brute force: for neighbours placed at the bounds, against figures by hand.
 
-Charges, weights and bounds here are written down from the formulas of docs/privacy.md, and never read back from the
+Charges, weights and bounds here are written down from the formulas of docs/understand/privacy/, and never read back from the
 code. For each kind of release (i) the code charges what the formula says, (ii) no neighbour moves further, and (iii) one that
 is made for it moves nearly as far; where a charge cannot be reached, the test says why and how near one comes.
 

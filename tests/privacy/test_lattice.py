@@ -221,7 +221,7 @@ def test_too_many_rows_are_refused_with_figures():
 
 
 def test_growth_error_and_hints_are_those_of_the_formulas():
-    """Worked out from docs/privacy.md for three parties, of which b sends to both others and a to c."""
+    """Worked out from docs/understand/privacy/lwe.md for three parties, of which b sends to both others and a to c."""
     sides = {"a": side(3, 33.0, 1.0, False), "b": side(2), "c": side(5, 1.0, 16.0)}
     law = mechanism(9_000, sides)
     settled = replace(settle(sides, (("a", "b"), ("a", "c"), ("b", "c")), law), lattice=Lattice(40, 1792), cut=9)

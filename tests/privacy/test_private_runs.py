@@ -67,7 +67,9 @@ def test_a_private_run_states_what_it_cost_and_the_ledger_agrees(tmp_path: Path)
     assert len(entries) == 4
     assert fit.objective is None
     assert fit.gap is None
-    assert json.loads(fit.privacy.to_json())["derivation"] == "docs/privacy.md, central Frank-Wolfe"
+    assert (
+        json.loads(fit.privacy.to_json())["derivation"] == "docs/understand/privacy/frank-wolfe.md, central Frank-Wolfe"
+    )
     assert [entry.round for entry in entries] == [1, 2, 3, 4]
 
 

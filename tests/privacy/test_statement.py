@@ -38,7 +38,9 @@ HARD, KEPT = LATTICES, Condition(Code.PAPER, ("everybody keeps quiet",))
 def stated(trust: str, *added: Condition, epsilon: float = 1.0, delta: float = 1e-6):
     privacy = co.Privacy(epsilon, delta, trust=trust)
     rho = rho_for(epsilon, delta)
-    return derived_statement(privacy, rho, ROW, "the model", "docs/privacy.md", (*OF_TRUST.get(trust, ()), *added))
+    return derived_statement(
+        privacy, rho, ROW, "the model", "docs/understand/privacy.md", (*OF_TRUST.get(trust, ()), *added)
+    )
 
 
 def test_a_statement_that_rests_on_nothing_more_than_its_derivation_is_proven():

@@ -1,4 +1,4 @@
-"""Simulations: what is compared, on which rows, and whether they find what docs/private-gram.md says."""
+"""Simulations: what is compared, on which rows, and whether they find what docs/understand/methods/private-gram.md says."""
 
 from __future__ import annotations
 
@@ -166,8 +166,8 @@ def test_every_mistake_is_answered_with_what_to_do(given, words):
 
 
 def cells(name: str) -> dict[str, list[float]]:
-    """The figures of a line of the table in docs/private-gram.md, by the head of their column."""
-    text = (ROOT / "docs" / "private-gram.md").read_text()
+    """The figures of a line of the table in docs/understand/methods/private-gram.md, by the head of their column."""
+    text = (ROOT / "docs/understand/methods/private-gram.md").read_text()
     head = next(line for line in text.splitlines() if line.startswith("| Data | Rows"))
     line = next(line for line in text.splitlines() if line.startswith(f"| {name}"))
     pairs = zip(head.split("|"), line.split("|"), strict=True)
@@ -219,8 +219,8 @@ def test_a_simulation_finds_what_the_page_about_private_gram_says(name, repeats,
 def test_the_page_about_simulations_runs_as_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(co, "simulate", simulate, raising=False)
-    page = (ROOT / "docs" / "simulate.md").read_text()
+    page = (ROOT / "docs/use/simulate.md").read_text()
     for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
-        exec(compile(block, "docs/simulate.md", "exec"), {})
+        exec(compile(block, "docs/use/simulate.md", "exec"), {})
     assert "private Gram" in capsys.readouterr().out
     assert (tmp_path / "simulation.html").is_file()

@@ -56,7 +56,9 @@ def test_the_noise_keeps_the_promise_and_goes_beyond_its_factor_more_often_than_
 
 
 def test_the_figure_in_the_derivation_is_that_of_the_noise():
-    said = re.search(r"chance of (\d+)·10⁻⁶, and keeps the promise", (ROOT / "docs/privacy.md").read_text())
+    said = re.search(
+        r"chance of (\d+)·10⁻⁶, and keeps the promise", (ROOT / "docs/understand/privacy/accounting.md").read_text()
+    )
     assert said is not None
     assert round(Noise(0.1).beyond(0.1) / 1e-6) == int(said[1])
 

@@ -33,7 +33,7 @@ SAME = "the same command goes on with a run that is not over."
 @app.command()
 def run(
     file: options.Federation,
-    job: Annotated[Path, typer.Option(help="Problem, method and privacy (docs/files.md).")],
+    job: Annotated[Path, typer.Option(help="Problem, method and privacy (docs/use/files.md).")],
     certs: options.Certs = Path("certs"),
     store: options.HubStore = Path("hub-store"),
     listen: options.Listen = None,

@@ -142,7 +142,7 @@ def scorecard(
     """Write a model of two classes as a scorecard: whole points that add up, for each bin of a number and each level.
 
     It costs nothing: points follow from the model. The ending of --output says what is written; a .py file scores rows
-    with nothing but Python (`python card.py rows.csv`). docs/scorecard.md says how far points are from the model.
+    with nothing but Python (`python card.py rows.csv`). docs/use/scorecard.md says how far points are from the model.
 
     \bExamples:
       colonnade scorecard fit.json

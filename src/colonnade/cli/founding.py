@@ -45,7 +45,7 @@ source = "{source}"
 """
 LATE = """
 # A party that falls silent ends a run after the coordinator's --patience, or after as many seconds as this line says
-# without its #. All copies of this file must be the same: docs/organisations.md, "A party stays away".
+# without its #. All copies of this file must be the same: docs/operate/organisations.md, "A party stays away".
 # deadline = 120
 """
 FEWER = """# With this line, too, the run goes on while so many parties are left, the label holder among them.
@@ -67,8 +67,8 @@ NEXT_COORDINATOR = """# The coordinator: what to do next
 
 1. Hand every party its own folder over a way that nobody else can read ({parties}), once, and delete it here: until
    then {keys} lie on this machine, and whoever reads them can speak for their parties.
-   Where nobody may ever have seen another one's key, begin again with docs/organisations.md, "Set up", and have each
-   party make its own.
+   Where nobody may ever have seen another one's key, begin again with docs/operate/organisations.md, "Set up", and have
+   each party make its own.
 2. Keep `../authority` off the network: whoever holds `authority.key` can make a certificate for everybody. It holds no
    key of a party or of yours.
 3. Let {hub} lead to this machine, and its port be open for the parties.

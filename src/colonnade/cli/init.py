@@ -48,7 +48,7 @@ source = "laboratory.csv"
 # query = "select pid, crp from results"
 schema = "laboratory.schema.toml"
 # epsilon = 4.0                          # the most that private runs may spend on this party's rows, with
-# delta = 1e-6                           # a delta: docs/concepts.md
+# delta = 1e-6                           # a delta: docs/understand/concepts.md
 """,
     DataKind.HOLDER: """\
 [data]
@@ -75,8 +75,9 @@ intercept = true
 [privacy]                                # left out: exact values leave the parties, and the result says so
 epsilon = 1.0
 delta = 1e-6                             # well below 1 / rows
-# trust = "secure"                       # or "nobody", "parties", "consortium": docs/private-gram.md. Left out: secure,
-                                         # or the strictest that the method has
+# trust = "secure"                       # or "nobody", "parties", "consortium":
+                                         # docs/understand/methods/private-gram.md. Left out: secure, or the strictest
+                                         # that the method has
 """,
     DataKind.HOLDER: """
 [problem]

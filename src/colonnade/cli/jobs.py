@@ -28,7 +28,7 @@ HUB_STORE = Path("hub-store")
 @app.command()
 def submit(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A new name: letters, digits, dots, dashes.")],
-    job: Annotated[Path, typer.Option(help="Problem, method and privacy (docs/files.md).")],
+    job: Annotated[Path, typer.Option(help="Problem, method and privacy (docs/use/files.md).")],
     store: Store = HUB_STORE,
     owner: Annotated[str | None, typer.Option(help="For whom; left out, the user. Owners take turns.")] = None,
     quiet: Quiet = False,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from colonnade.privacy.accountant import Budget
 
 app = typer.Typer(
-    epilog="Begin with: colonnade party key signing.key; then write party.toml (docs/organisations.md).",
+    epilog="Begin with: colonnade party key signing.key; then write party.toml (docs/operate/organisations.md).",
 )
 
 PROMPT = "Take part? [y/N]: "

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 USUAL = {"scale": True, "parts": (), "format": "%Y-%m-%d"}  # settings that need no line
 SHOWN = 8  # classes in a message
 AT = 41  # where comments begin
-MAY_BE_SAID = {  # of a number, where it is public: docs/curves.md
+MAY_BE_SAID = {  # of a number, where it is public: docs/use/curves.md
     "smooth = false": "a line; true or a depth, 1 to 8: a curve. Left out, the method decides",
     "values = 5": "it has no more different values than these",
     "monotone = 1": "never falls as it rises; -1: never rises",
@@ -41,7 +41,7 @@ HEAD = """\
 # without looking at the rows, and remove that line.
 #
 # missing = "refuse" stops at a gap, "indicator" gives gaps a column of their own, and a value stands in for them. Take
-# out the tables of columns that are not to be used. Numbers may become curves: docs/curves.md.
+# out the tables of columns that are not to be used. Numbers may become curves: docs/use/curves.md.
 
 """
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     epilog="A standing order: score order, then score approve at every party, score part at all but the label holder, "
-    "and score serve there (docs/organisations.md).",
+    "and score serve there (docs/operate/organisations.md).",
 )
 
 OrderFile = Annotated[Path, typer.Argument(metavar="ORDER.json", help="The standing order.")]

@@ -11,7 +11,7 @@ After    each party keeps an `Agreement` and checks in every run that all others
 Leaves   digests: sizes of all tables and all pairwise overlaps to the coordinator; each party learns which of its rows
          all others have. With the pepper, digests can be tested against guessed keys. PSI: the number of common rows to
          the coordinator; to the label holder also which rows it shares with the first party, the first two, and so on.
-         docs/alignment.md derives both.
+         docs/understand/alignment.md derives both.
 Price    none in epsilon: who is in the common rows is not protected by noise. `least`, from a party's policy, is
          the agreement to that: the fewest common rows it takes part with, None for none at all.
 

@@ -155,7 +155,7 @@ class Federation:
         (column, rows): whom a row is about, and the most rows one of them may keep; surplus rows are left out, the
         first ones in the order of the key stay, and in a private run those that the secret of its store chooses. The
         column is no feature. `offset` and `weight` are (party, column) of the label holder: a known part of each row's
-        score, such as log(exposure), and how many rows it stands for. Both are for exact methods (docs/data.md).
+        score, such as log(exposure), and how many rows it stands for. Both are for exact methods (docs/use/data.md).
         `classes` names the two labels, the one that is learnt last: ("no", "yes"). Without privacy it may be left out.
         """
         if not (isinstance(frames, Mapping) and frames):

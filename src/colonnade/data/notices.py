@@ -4,7 +4,7 @@ Said before that run reserves anything, to whoever holds the data and to nobody 
 holds all tables, as a warning; between organisations to the party's own operator, in its log and at the question
 whether to take part. A declared level that no row has, in a column that is otherwise in order, is information and no
 warning (`about_levels`): said to the same, and calmly. Counts, names of columns and settings, never a value.
-docs/privacy.md ("Who is told that a budget would buy nothing") derives who may see what.
+docs/understand/privacy/accounting.md ("Who is told that a budget would buy nothing") derives who may see what.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Rests on the decisional Diffie-Hellman assumption in the subgroup of prime order
          the curve (cofactor 8) and on its twist (4), so no answer tells of a secret what a small subgroup would tell.
          A point of which nothing is left is refused.
 
-docs/alignment.md says who learns what.
+docs/understand/alignment.md says who learns what.
 """
 
 from __future__ import annotations

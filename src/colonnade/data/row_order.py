@@ -2,7 +2,8 @@
 
 In one process the secret is the store's, between organisations it is the pepper that the parties share; the function is
 the same. Without the secret the order is random, whatever the rows hold and whose they are, so that a person who takes
-another one's place in the table may be thought to take the place in the order, too: docs/privacy.md, "Place of a row".
+another one's place in the table may be thought to take the place in the order, too:
+docs/understand/privacy/units.md, "Place of a row".
 
     place   rows are sorted by one digest of their key
     cut     of a person with too many rows those stay whose *other* digest is lowest: where the rows that stay stand

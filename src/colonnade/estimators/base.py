@@ -272,6 +272,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         parts = f"; each of {targets} one-against-rest models has 1/{targets} of the budget" if targets > 1 else ""
         all_of_it = f"epsilon {shown(total.epsilon(privacy.delta))} at delta {privacy.delta:g}"
         spent = f"{total.runs} fit{'s' if total.runs > 1 else ''}, rho {total.rho:.4g} in all, {all_of_it}"
-        derivation = f"docs/privacy.md, {why}{parts}; the ledger, kept {where}, has {spent}"
+        derivation = f"docs/understand/privacy/one-holder.md, {why}{parts}; the ledger, kept {where}, has {spent}"
         sees = "the fitted model: coefficients, intercepts and settings"
         return derived_statement(privacy, rho, ROW, sees, derivation, notes)

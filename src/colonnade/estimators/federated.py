@@ -5,7 +5,7 @@
     model.fit(frame, frame["readmitted"]).predict_proba(frame)
 
 Each fit is one run of `co.fit`, or one for each class against the rest. K such runs about the same rows add up in zCDP,
-so each is given ρ/K: its epsilon is the one whose ρ at the same delta is just below that share (docs/notebook.md).
+so each is given ρ/K: its epsilon is the one whose ρ at the same delta is just below that share (docs/use/notebook.md).
 Leaves   what the method's runs release, and nothing else: coefficients, odds and, under privacy, weights of classes
          follow from it.
 """

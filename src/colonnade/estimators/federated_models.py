@@ -36,8 +36,8 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
     """A linear classifier over columns of several parties; private when `epsilon` is given.
 
     X is a table (with y), or a co.Federation that holds its labels (without y), also one whose parties run elsewhere
-    (engine=). With epsilon it is private by docs/privacy.md and says so in `privacy_`. Several classes are fitted one
-    against the rest.
+    (engine=). With epsilon it is private by docs/understand/privacy.md and says so in `privacy_`. Several classes are
+    fitted one against the rest.
 
     parties        {"hospital": columns, ...} by name or place, or how many parts of equal size; None: two
     schemas        {"hospital": co.Schema(...), ...}: what is public about a frame's columns; it also says who holds

@@ -1,9 +1,10 @@
 """Private sparse models of one data holder: what is released at which share of the budget, by public figures.
 
 Fits     t ≈ X·w + b for targets t in [-1, 1] (a class as ±1, or a value over its bound), one target after the other.
-Source   two recipes, derived in docs/privacy.md. `PickRecipe`: Frank-Wolfe over the l1 ball by the exponential
-         mechanism (Talwar, Thakurta, Zhang 2015; "sparse Frank-Wolfe picks"). `RowRecipe`: rows of norm 1, and either
-         one weighted sum of rows ("class sums") or gradient steps ("noisy gradient in the row-norm geometry").
+Source   two recipes, derived in docs/understand/privacy/one-holder.md. `PickRecipe`: Frank-Wolfe over the l1 ball by
+         the exponential mechanism (Talwar, Thakurta, Zhang 2015; "sparse Frank-Wolfe picks"). `RowRecipe`: rows of norm
+         1, and either one weighted sum of rows ("class sums") or gradient steps ("noisy gradient in the row-norm
+         geometry").
 Leaves   what the plan lists, and nothing else; the model is a function of it.
 Price    the plan sums to rho. Rules see n, d, rho, bounds and settings, never an entry.
 Rows     as a private fit sees them: entries clipped, bent by a power, brought to one length. What makes them looks at

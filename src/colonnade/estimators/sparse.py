@@ -37,7 +37,7 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
     """A linear classifier over the ball ‖w‖₁ ≤ radius; private when `epsilon` is given.
 
     Without privacy it minimises the mean loss over the ball, with a free intercept, and `gap_` bounds its distance from
-    the optimum. With `epsilon` it releases a model by docs/estimators.md, writes what it cost into a ledger, and
+    the optimum. With `epsilon` it releases a model by docs/use/estimators.md, writes what it cost into a ledger, and
     says what holds in `privacy_`. Several classes are fitted one against the rest.
 
     radius         of the ball (without privacy, and for method="frank-wolfe")
@@ -192,7 +192,7 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
     """Least squares over the ball ‖w‖₁ ≤ radius; private when `epsilon` is given.
 
     Without privacy it minimises 1/(2n) Σ (x·w + b − y)² with a free intercept, and `gap_` bounds its distance from the
-    optimum. With `epsilon` it releases a model by docs/estimators.md, writes what it cost into a ledger, and says
+    optimum. With `epsilon` it releases a model by docs/use/estimators.md, writes what it cost into a ledger, and says
     what holds in `privacy_`. Settings are those of SparseClassifier, and
 
     label_range    private labels are clipped to (low, high): public figures, required with epsilon

@@ -8,7 +8,7 @@ Price    a word and two comparisons; about once in 2^40 tosses some milliseconds
 u is known by its `head`, the whole number of its first 53 bits, and p by a double that is off by a factor within
 exp(±doubt/2), or below 2^-900 as p is. A head beyond the doubt is an answer. Within it the toss stays OPEN: `settle`
 encloses p between two fractions, with more digits each time, and draws more bits of u until they part. `doubt_of`
-bounds what the doubles of `samplers` are off by: docs/privacy.md, sparse Frank-Wolfe picks.
+bounds what the doubles of `samplers` are off by: docs/understand/privacy/one-holder.md, sparse Frank-Wolfe picks.
 """
 
 from __future__ import annotations

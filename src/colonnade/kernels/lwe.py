@@ -10,7 +10,8 @@ Steps    sender     b = A·S + e + [0; X·diag(Δ)], S and e small; of the last 
 Claim    the last line holds to the last bit modulo q: d is what rounding moved, e₀ are the first λ rows of e. Rounding
          is to the nearest, ties to even: for uniform b it has mean 0, where cutting bits off or always rounding ties up
          would add a multiple of the column sums of Y.
-Leaves   nothing here: privacy/lattice.py draws S, e, r, e₂, and says what may leave. docs/privacy.md, products by LWE.
+Leaves   nothing here: privacy/lattice.py draws S, e, r, e₂, and says what may leave:
+         docs/understand/privacy/lwe.md.
 Price    `python -m benchmarks lwe`.
 """
 

@@ -24,7 +24,7 @@ nnz_k·grid; the grid is 2^-61 of the largest score that n rows could give or 2^
 The law is exact, given uniform words (a ChaCha20 stream). An attempt proposes by uniform integers below a sum of
 integer envelopes, each above its column's weight, and accepts by a coin of chance weight/envelope, a real number that
 no double decides (`coins`): it ends with k at probability size·cosh(cα_k)·exp(-ref)/total, the same size, ref and
-total for every column, and so do all attempts. docs/privacy.md, sparse Frank-Wolfe picks, has the proof.
+total for every column, and so do all attempts: docs/understand/privacy/one-holder.md, sparse Frank-Wolfe picks.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class MethodBase(ABC):
     PROTOCOL: ClassVar[int]  # raised whenever its nodes say, or take for said, anything else than before
     REPLIES: ClassVar[Replies]  # the one answer to each request
     SEALED: ClassVar[tuple[type, ...]] = ()  # messages that nobody but the coordinator may read
-    DERIVATION: ClassVar[str | None] = None  # where docs/privacy.md proves its price; None: it releases exact values
+    DERIVATION: ClassVar[str | None] = None  # the proof of its price: a page, a heading; None: exact values leave
     SOLVES: ClassVar[tuple[type, ...]] = (Problem,)  # kinds of problem
     SPLITS: ClassVar[tuple[str, ...]] = ("columns",)  # what parties may hold: "columns", "rows", or both
     SEVERAL_RESPONSES: ClassVar[bool] = False  # whether a row's label may be several numbers

@@ -283,7 +283,7 @@ def from_plain(raw: Any, where: str = "value") -> Any:
         longer = [one for one in known_values() if str(name).lower() in one.lower()]
         near = [f"; the nearest name is {one!r}" for one in (get_close_matches(str(name), known_values(), 1) or longer)]
         wrong = f"{name!r} is not a value of colonnade{''.join(near[:1])}"
-        raise InvalidValue(where, f"{wrong}. docs/reference.md lists all, under Public names.")
+        raise InvalidValue(where, f"{wrong}. docs/use/reference.md lists all, under Public names.")
     given = {str(key): from_plain(item, f"{where}.{key}") for key, item in raw.items() if key != "type"}
     allowed = [f.name for f in fields(kind) if f.init]
     if unknown := sorted(set(given) - set(allowed)):

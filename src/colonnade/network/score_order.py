@@ -9,7 +9,7 @@ The models are the fit's own, and a fallback for each set of parties that the or
 the same release (runs/refit.py), so it costs nothing. Of the fit's own model every party takes the part that it kept;
 the coefficients of fallbacks stand in the order, all parties see them, and each solves them again from the release
 before it approves (runs/fallbacks.py). What scores tell is derived for a label holder that knows every coefficient
-(docs/privacy.md, "Scores on request").
+(docs/understand/privacy/scores.md, "Scores on request").
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any
 class Kind(StrEnum):
     """What a condition does to a statement; also the words before it."""
 
-    HOLDS_IF = "holds if"  # it rests on this, beyond what docs/privacy.md assumes of every run
+    HOLDS_IF = "holds if"  # it rests on this, beyond what docs/understand/privacy.md assumes of every run
     BROKEN_BY = "broken by"  # somebody can do this, and what follows for the others
     NOTE = "note"  # what a reader must know of the figures themselves
 
@@ -177,9 +177,9 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.LATTICES: Meaning(
         Kind.HOLDS_IF,
-        "nobody can solve learning with errors at the parameters that docs/privacy.md names, with the hints that "
-        "published sums give (by an estimate of ours that no outside cryptographer has read), or break AES-256, HKDF "
-        "and X25519",
+        "nobody can solve learning with errors at the parameters that docs/understand/privacy/lwe.md names, with the "
+        "hints that published sums give (by an estimate of ours that no outside cryptographer has read), or break "
+        "AES-256, HKDF and X25519",
         computational=True,
     ),
     Code.KEYED_HASH: Meaning(

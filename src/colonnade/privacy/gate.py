@@ -459,7 +459,7 @@ def _grid(delta: float, size: int) -> tuple[float, float]:
 def _check_finite(values: Floats) -> None:
     """Entries are numbers within public bounds before they are added up (`Block.clipped`), so every sum is finite."""
     # A method that breaks this is stopped before anything is paid or sent: no other number would be within the
-    # sensitivity that it states (docs/privacy.md, "every sum is finite").
+    # sensitivity that it states (docs/understand/privacy/mechanisms.md, "every sum is finite").
     if not np.isfinite(values).all():
         raise LeakError(
             "a release was to be made of a number that is not finite, about which no sensitivity holds. Nothing was "

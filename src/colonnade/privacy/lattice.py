@@ -5,7 +5,7 @@ Blinding   a receiver's r and e₂: Aᵀ[r; Y] + e₂ is uniform to whoever lack
 Law        all of them are discrete Gaussians of sd σ, drawn exactly (mechanisms.py) from a stream that a secret of the
            run keys: a replay makes the same again, and when the run closes the secret is erased.
 Hints      sums that are published tell a little of secrets. Given hints of relative size γ they are as good as fresh
-           ones of sd σ/√(2(1 + γ + γ²)) (Kim, Lee, Seo and Song, CRYPTO 2023; docs/privacy.md, products by LWE), and a
+           ones of sd σ/√(2(1 + γ + γ²)) (Kim, Lee, Seo and Song, CRYPTO 2023; docs/understand/privacy/lwe.md), and a
            run in which that is below LEAST_SIGMA is refused.
 Estimate   `security`, of the two attacks that shorten vectors: `python -m benchmarks lwe` prints it. It is ours, and no
            outside cryptographer has read it.

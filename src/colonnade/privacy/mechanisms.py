@@ -25,7 +25,7 @@ exp(-ln2·r/M), where Bernoulli(ln2) = Σ 2^-k/k is "toss until tails, k tosses;
 
 One choice by several parties: party k draws one of its own candidates by its own law, P(i | k) = w_i / W_k, and says
 W_k = Σ w_i; then somebody draws the party, P(k) = W_k / Σ W. The product is w_i / Σ W: one sample of the central
-mechanism at the price of one, ρ = Δ²/(2b²), however many parties (docs/privacy.md, "one choice by several parties").
+mechanism at the price of one, ρ = Δ²/(2b²), however many parties (docs/understand/privacy/mechanisms.md).
 W_k is an exact figure about the party's data: it may be shown to those only who are trusted with the data, and neither
 it nor the losing picks may be published. A mass is a whole number of grid steps, best + M·log2 Σ w_i to the nearest:
 the sum is correctly rounded and its terms are good to 2^-46, so what is said differs from the truth by less than one

@@ -45,7 +45,7 @@ class Trust(StrEnum):
 class Guarantee(StrEnum):
     """What stands behind a statement."""
 
-    PROVEN = "proven"  # derived in docs/privacy.md for the code that ran
+    PROVEN = "proven"  # derived in docs/understand/privacy.md for the code that ran
     CONDITIONAL = "conditional"  # as proven, if what it names holds: who follows rules, what is hard to compute
     CLAIMED = "claimed"  # a paper's claim, not ours
     NONE = "none"
@@ -59,7 +59,7 @@ OF_TRUST: dict[str, tuple[Condition, ...]] = {
 
 
 def guarantee_under(conditions: Iterable[Condition]) -> Guarantee:
-    """Proven where a statement rests on nothing but what docs/privacy.md assumes of every run, else conditional."""
+    """Proven where it rests on nothing but what docs/understand/privacy.md assumes of every run, else conditional."""
     return Guarantee.CONDITIONAL if of_kind(conditions, Kind.HOLDS_IF) else Guarantee.PROVEN
 
 

@@ -86,7 +86,7 @@ def two_classes(y: Any) -> Floats:
         raise InvalidInput(
             f"found {count} different labels, and KernelSVM and AdaBoost learn two classes. For more, fit each class "
             "against the rest, one fit each with labels +1 and -1, and take the largest score: "
-            "docs/methods-frank-wolfe.md."
+            "docs/understand/methods/frank-wolfe.md."
         )
     return class_labels(labels, otherwise="")
 

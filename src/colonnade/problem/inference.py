@@ -9,7 +9,7 @@ Spread   u(β) = b̃ − M̃β has mean 0 at the truth and covariance V(β) + σ
          that a test with the noise under that very value does not refuse (Fieller): it is unbounded where the noise
          leaves the value open.
 Index    ξ in [0, 1): how near the noise comes to drowning M. Up to 0.2 determined, up to 0.5 weak, above not.
-Without noise all of it is least squares with its t and F tests. docs/inference.md derives every line.
+Without noise all of it is least squares with its t and F tests. docs/use/inference.md derives every line.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Source   the rows of a class are a problem of their own with n_c rows: f(s) = Σ_c (w_c·n_c/n)·f_c(s_c), f_c the plain
          loss of class c. So value, prox and conjugate are the plain ones of each class at another step and scale.
 Privacy  one row moves the slope by up to max w times as much as without weights. The private methods derive their
-         sensitivities for the plain losses and refuse this one; see docs/notebook.md, Weights of classes.
+         sensitivities for the plain losses and refuse this one; see docs/use/notebook.md, Weights of classes.
 """
 
 from __future__ import annotations

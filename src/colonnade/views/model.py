@@ -131,7 +131,7 @@ def _bars(fit: FitFacts, largest: Sequence[NonzeroCoefficient], count: int, besi
         note = paragraph(
             "± is one standard error, the lines show two: of sampling, and of the noise that privacy added. They are "
             "shown where about 19 of 20 such lines hold the truth, if residuals spread alike in all rows; "
-            "docs/private-gram.md says how that is decided.",
+            "docs/understand/methods/private-gram.md says how that is decided.",
             "soft",
         )
     return Markup(bars + keys + note)

@@ -10,7 +10,7 @@ swapped. Hence
 It does not say that odds move by at most e^epsilon except with chance delta. Of odds this holds:
     odds for the truth afterwards ≤ e^t · odds before, except with a chance of at most c,
 with t = rho + 2·√(rho·ln(1/delta)) and c = delta for a release of price rho in zCDP, and with t = epsilon + ln 2 and c
-= 2·delta for every other. The proofs are in docs/privacy.md, "What epsilon and delta mean".
+= 2·delta for every other. The proofs are in docs/understand/privacy/accounting.md, "What epsilon and delta mean".
 
 Colours  masked, noisy and exact have one each, which means that and nothing else on any page; the word stands by it.
 """

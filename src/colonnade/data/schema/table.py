@@ -11,7 +11,7 @@
     name = "age"
     low = 0.0
     high = 120.0
-    smooth = true                   # optional, as are values = 40 and monotone = 1: docs/curves.md
+    smooth = true                   # optional, as are values = 40 and monotone = 1: docs/use/curves.md
 
 A mistake is reported with its line and key.
 """

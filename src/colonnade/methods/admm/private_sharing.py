@@ -1,7 +1,7 @@
 """Private sharing ADMM over columns held by different parties: least squares or logistic loss with a ridge.
 
 Solves   min loss(Σ A_m x_m + b, y) + a/2 Σ ‖x_m‖², by a few rounds of the sharing form (sharing.py) on noisy values.
-Source   Boyd et al., 2011, 7.3, with the calibration derived in docs/privacy.md, "private sharing ADMM". (Hu et al.,
+Source   Boyd et al., 2011, 7.3, with the calibration derived in docs/understand/privacy/admm.md. (Hu et al.,
          NeurIPS 2020, print another one, which does not hold: papers/findings.md.)
          The label holder releases noisy labels ŷ once. Round t: z̄ and u come from published values; party m minimises
          a/2 ‖x‖² + rho/2 ‖A_m x + r‖² **over** ‖x‖ ≤ radius, r = clip(ā − z̄ + u − p̃_m), p̃_m its own last *published*
@@ -43,7 +43,8 @@ from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, 
 LABELS, MODEL = 0.4, 0.3  # shares of the budget; what is left buys predictions, or a better model where none are sent
 CLIP = 2.0  # residuals are clipped to so many label bounds
 MOST = 20  # rounds that the budget may ask for
-SLACK = 1.0 + 1e-6  # for the rounding of the x-update beside that of long sums, of which docs/privacy.md speaks
+# For the rounding of the x-update beside that of long sums: docs/understand/privacy/admm.md.
+SLACK = 1.0 + 1e-6
 SHARE = 0.96  # the most that a mean of labels ±1 is believed to be; noise may bring it anywhere
 
 
@@ -174,7 +175,7 @@ class PrivateSharingADMM(Method):
     PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     PROTECTS_COLUMNS: ClassVar[bool] = True
-    DERIVATION: ClassVar[str | None] = "docs/privacy.md, private sharing ADMM"
+    DERIVATION: ClassVar[str | None] = "docs/understand/privacy/admm.md, private sharing ADMM"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -228,13 +229,13 @@ class Moves:
 
 
 def row_moves(rho: float, ridge: float, radius: float, norm: float, reach: float) -> Moves:
-    """One row of norm at most `norm` is replaced; |residuals| ≤ reach, ‖x‖ ≤ radius. Derived in docs/privacy.md."""
+    """One row of norm ≤ norm is replaced; |residuals| ≤ reach, ‖x‖ ≤ radius (docs/understand/privacy/admm.md)."""
     push = rho * norm * (norm * radius + reach)  # the most that one row adds to the gradient
     return Moves(math.hypot(2.0 * norm * radius, push / math.sqrt(ridge * rho)), min(2.0 * radius, 2.0 * push / ridge))
 
 
 def column_moves(rho: float, ridge: float, norm: float, length: float) -> Moves:
-    """One column of norm at most `norm` is replaced; ‖residual‖ = length, x not bounded. Derived in docs/privacy.md."""
+    """One column of norm ≤ norm is replaced; ‖residual‖ = length, x not bounded: docs/understand/privacy/admm.md."""
     pull = rho * length
     return Moves(pull * norm**2 / (ridge + rho * norm**2), pull / math.sqrt(ridge * rho))
 

@@ -3,7 +3,7 @@
 Solves   min loss(Ax, y)  subject to  x in M₁ × … × M_B: each block (column, group, party) in its own ball or simplex.
 Source   Lou and Cheung, "An uplink communication-efficient approach to featurewise distributed sparse optimization with
          differential privacy", algorithm 1; comments "line n" refer to its box. p_min is taken from the sampling by its
-         definition; docs/methods-frank-wolfe.md has the theorems, with what was mended in them.
+         definition; docs/understand/methods/frank-wolfe.md has the theorems, with what was mended in them.
 Leaves   the labels, to the coordinator; from each party, every round, the change of its part of the prediction (one
          number a row, where it has a block in the round) and its share of the gap; its coefficients, at the end.
 Price    exact releases: every event is infinite; a finite budget refuses this method.

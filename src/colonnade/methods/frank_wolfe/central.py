@@ -1,8 +1,9 @@
 """Private Frank-Wolfe where one party holds all columns and the labels: the central reference.
 
 Solves   min loss(Ax, y)  subject to  ‖x‖₁ ≤ radius, for the logistic loss and for least squares with clipped residuals.
-Source   Talwar, Thakurta, Zhang, "Nearly optimal private LASSO", 2015, with the calibration derived in docs/privacy.md:
-         the exponential mechanism over the 2d signed columns, the sign drawn together with the column.
+Source   Talwar, Thakurta, Zhang, "Nearly optimal private LASSO", 2015, with the calibration derived in
+         docs/understand/privacy/frank-wolfe.md: the exponential mechanism over the 2d signed columns, the sign drawn
+         together with the column.
 Leaves   one signed column number a round; the model is a function of these.
 Price    rho/T a round, T rounds fixed before the first: rho in all, the whole budget.
 """
@@ -90,7 +91,7 @@ class CentralFrankWolfe(Method):
     TITLE: ClassVar[str] = "central private Frank-Wolfe"
     PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = "docs/privacy.md, central Frank-Wolfe"
+    DERIVATION: ClassVar[str | None] = "docs/understand/privacy/frank-wolfe.md, central Frank-Wolfe"
 
     @property
     def trusts(self) -> tuple[Trust, ...]:

@@ -3,10 +3,10 @@
 Solves   min loss(Ax, y)  subject to  ‖x‖₁ ≤ radius; under trust "nobody" the loss is its quadratic at zero.
 Source   Lou and Cheung, "An uplink communication-efficient approach to featurewise distributed sparse optimization with
          differential privacy", algorithm 2; comments "line n" refer to its box. Mended: the calibration
-         (docs/privacy.md, "private block Frank-Wolfe"); line 12, which leaves the ball: weights are solved for on the
-         ball over all sketches so far, which is free (sketched_answer.py); a sparse sketch, hashed from the run's id; a
-         column is sent and paid for once, its product with the labels beside it: the sketched labels tell that far
-         worse.
+         (docs/understand/privacy/frank-wolfe.md, "private block Frank-Wolfe"); line 12, which leaves the ball: weights
+         are solved for on the ball over all sketches so far, which is free (sketched_answer.py); a sparse sketch,
+         hashed from the run's id; a column is sent and paid for once, its product with the labels beside it: the
+         sketched labels tell that far worse.
 Leaves   trust "nobody": the labels with noise, unless they are public; from each party one column number a round, and
          for each new one a noisy sketch and a noisy product. Trust "consortium": one signed column number a round, by
          one choice over all parties' columns; labels, slopes and picked columns travel inside.
@@ -280,7 +280,7 @@ class PrivateBlockFrankWolfe(Method):
     TITLE: ClassVar[str] = "private block Frank-Wolfe"
     PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = "docs/privacy.md, private block Frank-Wolfe"
+    DERIVATION: ClassVar[str | None] = "docs/understand/privacy/frank-wolfe.md, private block Frank-Wolfe"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -353,7 +353,7 @@ class PrivateBlockFrankWolfe(Method):
         share = min(max(1.0 / (1.0 + (sketches / picks) ** (2.0 / 3.0)), 0.1), 0.9)
         # With `reach` columns each would be as long as its noise in a sketch of as many rows: nothing could be told
         # apart. With C = L·(radius·B)²·FILL, k = KT columns err by 4C·k/reach, and k steps by 4C/(k + 2): the sum is
-        # least at k + 2 = √reach (docs/methods-frank-wolfe.md, "Rounds").
+        # least at k + 2 = √reach (docs/understand/methods/frank-wolfe.md, "Rounds").
         reach = math.sqrt(n * FILL * (1.0 - share) * rho / (2.0 * (1.0 + PRODUCT**2) * unit**2))
         rounds = self.rounds or min(max(1, round((math.sqrt(reach) - 2.0) / parties)), MOST_ROUNDS)
         quota = {p: min(rounds, len(job.roster.positions[p])) for p in job.roster.with_columns}

@@ -1,6 +1,6 @@
 """What private block Frank-Wolfe spends: rounds, sketches and prices, fixed by public figures before the first message.
 
-Leaves   nothing. Prices: docs/privacy.md, private block Frank-Wolfe. Rules: `PrivateBlockFrankWolfe.spend`; worse ones
+Leaves   nothing. Prices: docs/understand/privacy/frank-wolfe.md. Rules: `PrivateBlockFrankWolfe.spend`; worse ones
          would cost accuracy, never privacy.
 """
 

@@ -2,8 +2,9 @@
 
 Solves   min F(x) = ½·bend·xᵀGx − pull·pᵀx  on ‖x‖₁ ≤ radius, where G = AᵀA and p = Aᵀy are known with errors only.
 Chosen   of the least points of the estimate of F on balls of ever larger radius, and 0, the one with the least *upper
-         bound* U ≥ F. So F(x) ≤ U(x) ≤ U(0) = F(0), and U falls to F as the budget grows: docs/methods-frank-wolfe.md
-         has the bounds. A point of the estimate's own on the whole ball may be many times worse than 0.
+         bound* U ≥ F. So F(x) ≤ U(x) ≤ U(0) = F(0), and U falls to F as the budget grows; bounds:
+         docs/understand/methods/frank-wolfe.md. A point of the estimate's own on the whole ball may be many times worse
+         than 0.
 Leaves   nothing: all is a function of what was released. Price: none.
 """
 

@@ -7,7 +7,7 @@ they are released, come before both.
     sums    a column's sums over the two classes, the size of one class, half the sum of squares of a column
     joint   the Gram matrix of the rows [a, c·1, τ·y]
 
-Sensitivities (docs/privacy.md, Private Gram): with row k of party k within √norm2[k] steps,
+Sensitivities (docs/understand/privacy/gram.md, Private Gram): with row k of party k within √norm2[k] steps,
 
     joint   √2·(Σ norm2 + c² + τ²)                                                          in Frobenius norm
     sums    √(Σ 2·norm2·P² (4 if a column may be negative) + (P/step)² + Σ bound²·norm2·(P·step)²/2)

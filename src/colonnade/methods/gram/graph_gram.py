@@ -286,7 +286,7 @@ class GraphGram(GramSettings, GraphMethod):
     PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = {None: Passed}
     KEEPS_MONOTONE: ClassVar[bool] = True
-    DERIVATION: ClassVar[str | None] = "docs/privacy.md, Private Gram"
+    DERIVATION: ClassVar[str | None] = "docs/understand/privacy/gram.md, Private Gram"
 
     @property
     def trusts(self) -> tuple[Trust, ...]:

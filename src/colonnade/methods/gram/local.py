@@ -7,7 +7,7 @@ Leaves   none    the labels with Gaussian noise, cut again; then from each party
                  columns beside the constant and those labels.
          sketch  from each party its columns (and labels), added with public random signs into m buckets, plus noise.
 Price    none    LABELS·rho for the labels, the rest over the parties in proportion to their sensitivities squared
-         sketch  rho over the parties in proportion to their sensitivities squared; docs/privacy.md, Private Gram
+         sketch  rho over the parties in proportion to their sensitivities squared; docs/understand/privacy/gram.md
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ of these the fewest bits, at which
     hints    published sums leave at least LEAST_SIGMA of every secret's sd
     secrets  all secrets of the run together leave at least LEAST_BITS of security
 
-and is refused where there are none. docs/privacy.md, products by LWE, derives all of it.
+and is refused where there are none. docs/understand/privacy/lwe.md, products by LWE, derives all of it.
 """
 
 from __future__ import annotations

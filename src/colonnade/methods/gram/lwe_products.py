@@ -8,7 +8,7 @@ Steps    in lockstep, block of rows by block of rows: a sender gives every recei
 Leaves   b and W, uniform numbers to whoever lacks the secrets; B, to which its receiver has added its full noise; and
          what a sender opened, to which it has added its own.
 Assumes  nobody solves learning with errors with the hints that published sums give; all follow the protocol, and may
-         pool what they have. docs/privacy.md, products by LWE.
+         pool what they have. docs/understand/privacy/lwe.md, products by LWE.
 """
 
 from __future__ import annotations

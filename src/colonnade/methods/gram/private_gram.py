@@ -12,7 +12,7 @@ Cross    secure  every product, noised in full by both of its parties           
          sketch  products of noisy sketches of all columns                                 trust "nobody"
 Leaves   integers: noisy sums of products of rows clipped to public bounds; and masked columns, to a coordinator that
          has no mask.
-Price    rho in all: docs/privacy.md, Private Gram. Which columns are centred, scaled or kept follows from what was
+Price    rho in all: docs/understand/privacy/gram.md. Which columns are centred, scaled or kept follows from what was
          released before, and costs nothing more.
 """
 
@@ -296,7 +296,7 @@ class PrivateGram(GramSettings, Method):
     REPLIES: ClassVar[Replies] = REPLIES
     SEALED: ClassVar[tuple[type, ...]] = (Masked, Diagonal, Parts)
     KEEPS_MONOTONE: ClassVar[bool] = True
-    DERIVATION: ClassVar[str | None] = "docs/privacy.md, Private Gram"
+    DERIVATION: ClassVar[str | None] = "docs/understand/privacy/gram.md, Private Gram"
 
     @property
     def trusts(self) -> tuple[Trust, ...]:

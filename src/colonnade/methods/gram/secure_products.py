@@ -11,11 +11,11 @@ Lost     the label holder stays, parties with columns stay, and as many parties 
          Whoever is lost stays lost. A party checks this for itself, from what it was told and from whose word on the
          stage it has: a coordinator that gives up parties who are there can make it stop, and learns nothing more.
 Why      a stage is one mechanism. Its noise is for all who were told of it, so that whatever part of it leaves, under
-         whatever pretext, is a part of what was paid for: docs/privacy.md, Parties that are lost.
+         whatever pretext, is a part of what was paid for: docs/understand/privacy/secure-products.md.
 Leaves   Eₖ, uniform to whoever lacks Uₖ (the coordinator); corrections, uniform but for their sum to whoever lacks R
          (the coordinator). Both sealed: whoever knows Uₖ or R (a partner) may never see them.
 Assumes  all follow the protocol, and the coordinator pools nothing with a party: together with one it reads the columns
-         of that party's partners. docs/privacy.md, Secure products.
+         of that party's partners. docs/understand/privacy/secure-products.md, Secure products.
 """
 
 from __future__ import annotations

@@ -451,7 +451,7 @@ def _score_moments(m: _Moments, model: _Model, x: Floats, response: Floats, rows
     That noise flatters the pull and lessens the spread; what it comes to on average is taken off. The noise of the pull
     is that of the release and, since the model is for other rows, that of sampling where columns say nothing. Pull
     p = b + e, e of covariance V, and x = c·R·p: p'x is too large by e'x, of mean c·tr(RV) and variance
-    c²(b'RVRb + 2·tr((RV)²)), of which x'Vx + c²·tr((RV)²) is the mean (docs/private-gram.md).
+    c²(b'RVRb + 2·tr((RV)²)), of which x'Vx + c²·tr((RV)²) is the mean (docs/understand/methods/private-gram.md).
     """
     s, units = x.size, rows * np.square(m.scale)
     of_gram = np.square(m.noise[:s, :s] / (rows * np.outer(m.scale, m.scale)))

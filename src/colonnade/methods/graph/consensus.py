@@ -41,7 +41,7 @@ from colonnade.runtime.program import Note
 
 RELAXATION = 0.8  # θ: closer to 1 is faster where every fᵢ curves, or its set does; and slower where one is flat
 BALANCE = 1.5  # disagreement over movement, each relative, that ρ aims at
-UNIT_BALANCE = 3.0  # and in the unit of the sum's curvature; both measured, see docs/methods-graph.md
+UNIT_BALANCE = 3.0  # and in the unit of the sum's curvature; both measured, see docs/understand/methods/graph.md
 MOST_CHANGES = 40
 PATIENCE, REST = 5, 8  # after a change ρ stays for so many rounds at least, and for that part of the rounds so far
 

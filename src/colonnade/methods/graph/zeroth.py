@@ -15,7 +15,7 @@ Source   Gratton, thesis, D-ZOA: consensus ADMM whose inner minimisation looks a
 Leaves   each agent's estimate, every round, noisy, since the directions are random; the largest residuals it has heard
          of, and whose function was seen not to be convex. Counted as exact.
 Price    every event is infinite; a finite budget refuses this method. The thesis' "intrinsic" (ε, δ) supposes how the
-         errors are distributed: no ledger takes it, and an attack refutes it (docs/zeroth-order.md).
+         errors are distributed: no ledger takes it, and an attack refutes it (docs/understand/methods/zeroth-order.md).
 Stops    when no agent disagrees or moves by more than the tolerance in a round (consensus.py); with 0 after `rounds`.
          Random steps never quite come to rest: what can be asked for depends on how many values are looked at.
 Answer   `average` (the thesis' proof is for it) gives the mean of the later rounds, else the last round.
