@@ -39,7 +39,7 @@ bytecode: $(STAMP)  ## compiles the tests once for all their processes
 kernels: $(STAMP)  ## compiles the slowest kernels once for all processes
 	$(PYTEST) tests/kernels/test_samplers.py tests/kernels/test_score_bounds.py tests/kernels/test_sparse_fw.py \
 	  -k 'exponential_mechanism or noisy_max or odd_columns or lazy_picks or corrective_solver'
-	PYTHONPATH=.:tests OPENBLAS_NUM_THREADS=1 $(BIN)/python -c 'import warm' # those of most fits
+	PYTHONPATH=. OPENBLAS_NUM_THREADS=1 $(BIN)/python -c 'import tests.helpers.warm' # those of most fits
 
 check: $(STAMP)  ## format, lint, types, rooms, generated documents
 	$(BIN)/ruff format --check .

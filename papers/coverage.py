@@ -62,7 +62,7 @@ ITEMS: tuple[Item, ...] = (
     shown(BELLET, "Figure 4: iterations and time", "`python -m papers run bellet-4`", "bellet-4"),
     # ---------------------------------------------------------------- Lou and Cheung
     Item(LOU, "Algorithm 1: BCFW-AS, all samplings", "`co.BlockFrankWolfe`, `co.Elementary`, `co.Nice`, `co.PerParty`, `co.Serial`, `co.Independent`", "with p_min by its definition", "the p_min of table III for (K, τ)", "tests/methods/test_block_frank_wolfe.py", ("lou-1", "lou-2")),
-    Item(LOU, "Definition 3, propositions 1 to 4: expected curvature", "nothing to call: tests/methods/curvature.py", "for the losses' own 1/n; 1 and 2 tested for least squares", "nothing", "tests/methods/test_block_frank_wolfe.py"),
+    Item(LOU, "Definition 3, propositions 1 to 4: expected curvature", "nothing to call: tests/helpers/curvature.py", "for the losses' own 1/n; 1 and 2 tested for least squares", "nothing", "tests/methods/test_block_frank_wolfe.py"),
     Item(LOU, "Theorem 1: convergence", "`co.BlockFrankWolfe`", "for every sampling", "nothing; 200 rounds end above x = 0", "tests/methods/test_block_frank_wolfe.py", ("lou-1",)),
     Item(LOU, "Theorem 2: inexact steps", "`co.BlockFrankWolfe`", "with errors |T|(D ϱ_g + ϱ_l), D of a block", "the printed (D + |T|) ϱ_g + |T| ϱ_l is not tested: the proof gives another sum", "tests/methods/test_block_frank_wolfe.py"),
     Item(LOU, "Algorithm 2: DP-BCFW-AS", "`papers.published.PublishedBlockFrankWolfe`; ours `co.PrivateBlockFrankWolfe`", "ours stays in the ball and within its budget", "x leaves the ball K-fold; the noise is n times too small", "tests/papers/test_baselines.py, tests/methods/test_private_block_frank_wolfe.py", ("finding-sketch-noise", "private-comparison")),

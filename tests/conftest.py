@@ -9,9 +9,7 @@ import functools
 import gc
 import os
 import signal
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import typer.testing
@@ -22,7 +20,7 @@ from colonnade.cli.terminal import _Lines
 from colonnade.privacy.store import FileLog
 
 pytest_plugins = ["tests.draws"]
-sys.path.append(str(Path(__file__).parent / "faults"))  # the toy method of the crash tests is used elsewhere too
+pytest.register_assert_rewrite("tests.helpers")  # a claim that fails there says with which values
 
 # Whoever runs tests in the background of a shell has Ctrl-C ignored, and processes inherit that. Tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

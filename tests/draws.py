@@ -6,7 +6,7 @@ noise    what `SystemNoise` reads, picks included, and generators without a seed
 public   randomness that every node derives from the random id of a run: samplings, sketches, buckets. The same.
 bytes    all else that this project reads from the system: ids, keys, tokens, masks. A mark on the file is enough.
 
-What a fixture draws counts for every test that asks for it. Forked children count, those of tests/organisations.py too;
+What a fixture draws counts for every test that asks for it. Forked children count, those of tests/helpers/organisations.py too;
 programs that a test starts anew (Ray's actors, commands in a process of their own) are not seen, nor are what libraries
 draw for themselves (OpenSSL's keys, uuid, names of temporary files), the module `random`, and, in any test but the one
 that fills it, what a function keeps in a cache.

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 import colonnade as co
 from colonnade.cli import app
 from colonnade.network.status_page import StatusPage
-from organisations import free_port
+from tests.helpers.organisations import free_port
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -36,7 +36,7 @@ from colonnade.privacy.statement import OF_TRUST, Guarantee, Trust
 from colonnade.privacy.values import Packed, decode_value, encode_value
 from colonnade.runs.config import accepted, load_job
 from colonnade.runtime.wire import Letter
-from contract import EVERY_METHOD, federation
+from tests.helpers.contract import EVERY_METHOD, federation
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import platform
 import re
@@ -33,6 +34,14 @@ FILES = [
 LOCKED = ROOT / "examples" / "locked-linux-x86_64.txt"
 PIN = re.compile(r"([A-Za-z0-9._-]+)==(\S+)(?: --hash=sha256:([0-9a-f]{64}))?")
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def test_no_file_of_tests_imports_from_another():
+    """What several share is in tests/helpers: a file of tests can be changed or removed by itself."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                assert not any(part.startswith("test_") for part in (node.module or "").split(".")), path
 
 
 def loaded(name: str) -> dict:

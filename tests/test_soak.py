@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-import soak
+from tests import soak
 
 TOLD = """
 FAILED tests/a.py::test_one - assert 1 == 2

@@ -20,7 +20,7 @@ from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Released
 from colonnade.runtime.program import BY_TYPE, Sealed
 from colonnade.runtime.wire import decode, type_name
-from contract import ENGINES, EXACT_METHODS, METHODS, federation, fitted
+from tests.helpers.contract import ENGINES, EXACT_METHODS, METHODS, federation, fitted
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -6,25 +6,23 @@ They need Playwright for Python and Debian's Chromium, and are skipped where one
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
-from test_report import contrast
 
 import colonnade as co
 from colonnade.runs.evaluation import evaluate_fit
 from colonnade.views.page import write_report
 from colonnade.views.quality import Quality
-from live_view import serving
+from tests.helpers import in_a_browser
+from tests.helpers.in_a_browser import CHROMIUM, CUT, every_look
+from tests.helpers.live_view import serving
+from tests.helpers.pages import contrast
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="needs Playwright: .venv/bin/pip install -c constraints.txt -e '.[browser]'"
-)
-CHROMIUM = Path("/usr/bin/chromium")
+axe = in_a_browser.axe
+browser = in_a_browser.browser
+opened = in_a_browser.opened
+
 pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs {CHROMIUM}: apt-get install chromium")
 
 SCHEMES = ("light", "dark")
@@ -82,45 +80,8 @@ def addresses(fits, store, tmp_path_factory):
         }
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def opened(browser):
-    """A function that opens an address; what the page asked for and complained about is kept with it."""
-    contexts = []
-
-    def open_page(address, *, width=1280, scheme="light", **options):
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.asked, page.complaints = [], []
-        page.on("request", lambda request: page.asked.append(request.url))
-        page.on(
-            "console", lambda said: page.complaints.append(said.text) if said.type in ("error", "warning") else None
-        )
-        page.on("pageerror", lambda error: page.complaints.append(str(error)))
-        page.goto(address)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-
-
 PAGES = ("private report", "exact report", "officer's page", "live view", "live run")
 every_page = pytest.mark.parametrize("name", PAGES)
-LOOKS = [
-    (1280, "light"),
-    (390, "dark"),
-    *(pytest.param(*look, marks=pytest.mark.slow) for look in [(1280, "dark"), (390, "light")]),
-]
-every_look = pytest.mark.parametrize(("width", "scheme"), LOOKS)
 
 # Text, its colour and the colour behind it, of every element that shows text of its own.
 TEXTS = """() => {
@@ -155,12 +116,6 @@ def test_a_page_fits_its_screen_reads_in_its_colours_and_asks_nobody(opened, add
     own = re.sub(r"(run|officer)/[^/]+$", "", addresses[name])
     assert all(url.startswith((own, "data:,")) for url in page.asked)
     assert page.complaints == []
-
-
-# Whether an element that is cut at the right shows that there is more: by the shadows of style.css.
-CUT = """() => [...document.querySelectorAll("body *")].filter((one) => one.scrollWidth > one.clientWidth + 1 &&
-  ["auto", "scroll", "hidden"].includes(getComputedStyle(one).overflowX) &&
-  !getComputedStyle(one).backgroundImage.includes("gradient")).map((one) => one.outerHTML.slice(0, 80))"""
 
 
 @every_page
@@ -230,22 +185,6 @@ def test_the_live_view_says_when_its_server_has_stopped(opened, store, fits):
         assert "running" in page.locator("#live").inner_text()
     page.wait_for_function("() => document.getElementById('live').textContent.includes('last state')", timeout=20_000)
     assert page.locator("#runs tbody tr").count() >= len(fits)
-
-
-@pytest.fixture(scope="module")
-def axe(tmp_path_factory):
-    """The rules of axe-core, from the npm registry."""
-    if shutil.which("npm") is None:
-        pytest.skip("needs npm to fetch axe-core")
-    folder = tmp_path_factory.mktemp("axe")
-    try:
-        subprocess.run(
-            ["npm", "pack", "--silent", "axe-core@4"], cwd=folder, timeout=60, check=True, capture_output=True
-        )
-    except (subprocess.SubprocessError, OSError):
-        pytest.skip("axe-core could not be fetched from the npm registry")
-    with tarfile.open(next(folder.glob("axe-core-*.tgz"))) as archive:
-        return archive.extractfile("package/axe.min.js").read().decode()
 
 
 @pytest.mark.slow  # its rules take seconds a page

@@ -15,7 +15,14 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from test_pages import CUT, axe, browser, every_look, opened  # noqa: F401  fixtures
+
+from tests.helpers.in_a_browser import (
+    CUT,
+    axe,  # noqa: F401  fixtures
+    browser,  # noqa: F401  fixtures
+    every_look,
+    opened,  # noqa: F401  fixtures
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 MKDOCS = shutil.which("mkdocs")

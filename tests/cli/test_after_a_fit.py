@@ -12,13 +12,13 @@ import polars as pl
 import pytest
 from scipy.stats import ks_2samp
 from sklearn.metrics import log_loss, roc_auc_score
-from test_study import INIT, LABEL, call, done
 
 import colonnade as co
 from colonnade.cli.terminal import UNCUT
 from colonnade.privacy.conditions import Code, Condition
 from colonnade.views.brief import privacy_in_short
-from study_files import three_parties
+from tests.helpers.study_commands import INIT, LABEL, call, done
+from tests.helpers.study_files import three_parties
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

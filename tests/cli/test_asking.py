@@ -5,12 +5,8 @@ The process is a real one, with a real terminal, real signals and a real hub.
 
 from __future__ import annotations
 
-import codecs
-import contextlib
 import os
 import pty
-import re
-import select
 import signal
 import sys
 import time
@@ -18,32 +14,29 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import colonnade as co
 from colonnade.cli.party import PROMPT, SEEN, _ask, _cost, _read_reply, _show
 from colonnade.errors import BudgetExhausted, PeerFailed, PolicyRefused
-from colonnade.methods.node_setup import Call, protocol_of, terms_of
+from colonnade.methods.node_setup import Call, terms_of
 from colonnade.model.job import Job
 from colonnade.network.party_run import Request, absence_in_words
-from colonnade.network.questions import Question
 from colonnade.privacy.accountant import Budget
 from colonnade.privacy.events import SCORES, Charge, Policy
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.statement import large_delta
 from colonnade.runs import budgets as budget
 from colonnade.runtime.run_store import RunStore
-from contract import EVERY_METHOD, federation
-from organisations import SERVER, Organisations
+from tests.helpers.asking import SECONDS, SECURE, Asked, Screen
+from tests.helpers.contract import federation
+from tests.helpers.organisations import Organisations
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
 
-SECURE = EVERY_METHOD["private gram, secure"]
 NO_LIMIT = Budget(None, None, 1, 0.0, 0.0)
-SECONDS = 60.0  # a busy machine; on an idle one everything here takes a moment
 
 
 def request(epsilon: float | None = 1.0) -> Request:
@@ -236,91 +229,6 @@ def test_a_run_that_will_be_refused_is_shown_and_refused_and_nobody_is_asked(typ
 
 
 # ------------------------------------------------------------------------------------------------ a real process
-
-
-class Screen:
-    """The other end of an operator's terminal."""
-
-    def __init__(self) -> None:
-        self.end, self.terminal = pty.openpty()
-        self.text = ""
-        self._decoder = codecs.getincrementaldecoder("utf-8")()  # what is read may end within a letter
-
-    def _read(self) -> str:
-        return self._decoder.decode(os.read(self.end, 4096))
-
-    def until(self, wanted: str) -> None:
-        """Read until something has been shown since the last time."""
-        ends, fresh = time.monotonic() + SECONDS, ""
-        while wanted not in fresh:
-            if select.select([self.end], [], [], 0.1)[0]:
-                fresh += self._read()
-            assert time.monotonic() < ends, self.text + fresh
-        self.text += fresh
-
-    def type(self, text: bytes) -> None:
-        os.write(self.end, text)
-
-    def close(self) -> str:
-        """All that was shown, with one space for every white one."""
-        while select.select([self.end], [], [], 0.1)[0]:
-            self.text += self._read()
-        os.close(self.end)
-        os.close(self.terminal)
-        return re.sub(r"\s+", " ", self.text)
-
-
-def operate(file: str, terminal: str) -> None:
-    """`colonnade party run` in a session of its own, at that terminal."""
-    os.setsid()
-    there = os.open(terminal, os.O_RDWR)  # the first one that a session opens is the one whose Ctrl-C it hears
-    for place in (0, 1, 2):
-        os.dup2(there, place)
-    sys.stdin = os.fdopen(0)
-    sys.stdout = os.fdopen(1, "w", buffering=1)
-    sys.stderr = os.fdopen(2, "w", buffering=1)
-    from colonnade.cli import app
-
-    app(["party", "run", file])
-
-
-class Asked:
-    """One party at a terminal, and a hub that proposes runs to it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.made = Organisations.of(federation(SECURE), folder, Policy(epsilon=2.0, delta=1e-6, quorum=2))
-        self.made.file = replace(self.made.file, deadline=45.0)
-        self.hub, self.home = self.made.hub(patience=SECONDS), folder / "home"
-        self.home.mkdir()
-        self.made.file.save(self.home / "federation.toml")
-        np.save(self.home / "table.npy", self.made.tables["party0"])
-        (self.home / "signing.key").write_text(self.made.keys["party0"].hex())
-        text = (
-            'version = 1\nname = "party0"\nfederation = "federation.toml"\nstore = "store"\nkey = "signing.key"\n'
-            f'certs = "../certs"\nhub = "localhost:{self.hub.port}"\n[data]\nsource = "table.npy"\n'
-        )
-        (self.home / "party.toml").write_text(text)
-
-    @contextlib.contextmanager
-    def party(self, screen: Screen) -> Iterator[SERVER.Process]:
-        arguments = str(self.home / "party.toml"), os.ttyname(screen.terminal)
-        process = SERVER.Process(target=operate, args=arguments, daemon=True)
-        process.start()
-        try:
-            self.hub.open(self.made.file).wait_for(["party0"], SECONDS)
-            yield process
-        finally:
-            process.kill()
-            process.join()
-
-    def propose(self, run: str):
-        call = Call(SECURE.method, SECURE.problem, SECURE.privacy)
-        head = {"run": run, "call": call.to_json(), "code": protocol_of(call.method), "session": ""}
-        return self.hub.ask("party0", Question.CONSIDER, head)
-
-    def reserved(self) -> list:
-        with budget.open_ledger(self.home / "store", "party0") as ledger:
-            return ledger.log.rows(kind="open")
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_party_service import Straw, tmp_path  # noqa: F401
 from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade.cli import app
 from colonnade.network.questions import letters_in
-from organisations import Organisations
+from tests.helpers.organisations import Organisations
+from tests.helpers.stub_hub import (
+    Straw,
+    tmp_path,  # noqa: F401
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

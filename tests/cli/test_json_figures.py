@@ -13,12 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
-from test_config import CLINIC, LAB, config, folder  # noqa: F401
 from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade.cli import app
 from colonnade.cli.init import DataKind
+from tests.helpers.run_folder import (
+    CLINIC,
+    LAB,
+    config,
+    folder,  # noqa: F401
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

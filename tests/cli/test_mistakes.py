@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade.cli import app
-from study_files import three_parties
+from tests.helpers.study_files import three_parties
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -28,8 +28,8 @@ from colonnade.network.inbox import Inbox
 from colonnade.network.job_queue import JobQueue
 from colonnade.network.party_data import part_path
 from colonnade.network.score_order import LOOPBACK, Order
-from mutated import mutate, put_back
-from organisations import COORDINATOR_IDENTITY, COORDINATOR_KEY
+from tests.helpers.mutated import mutate, put_back
+from tests.helpers.organisations import COORDINATOR_IDENTITY, COORDINATOR_KEY
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

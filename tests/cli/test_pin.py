@@ -14,15 +14,23 @@ from typer.testing import CliRunner
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
 
-from test_party_service import OK, SECURE, STAR, Straw, entries, proposal, run_of, tmp_path  # noqa: F401
-
 import colonnade as co
 from colonnade.cli import app
 from colonnade.data.federation_file import FederationFile, new_key
 from colonnade.network.certs import SIGNING_KEY, tls_in
 from colonnade.network.hub import Grpc
-from contract import federation
-from organisations import Organisations
+from colonnade.network.party_service import OK
+from tests.helpers.contract import federation
+from tests.helpers.organisations import Organisations
+from tests.helpers.stub_hub import (
+    SECURE,
+    STAR,
+    Straw,
+    entries,
+    proposal,
+    run_of,
+    tmp_path,  # noqa: F401
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -12,18 +12,15 @@ import polars as pl
 import pytest
 import typer
 from scipy import sparse
-from typer.testing import CliRunner
 
 import colonnade as co
-from colonnade.cli import app
 from colonnade.privacy.conditions import Code, Condition
 from colonnade.runs.config import load_config
-from study_files import three_parties
+from tests.helpers.study_commands import INIT, LABEL, call, done
+from tests.helpers.study_files import three_parties
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
-INIT = ("--party", "registry.csv", "--party", "bank.csv", "--party", "callcentre.csv", "--on", "client_id")
-LABEL = ("--label", "bank.subscribed=yes")
 NEW = (
     "--party",
     "registry=new_registry.csv",
@@ -32,17 +29,6 @@ NEW = (
     "--party",
     "callcentre=new_callcentre.csv",
 )
-
-
-def call(*words: object) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, [*map(str, words)])
-    return result.exit_code, result.stdout, " ".join(result.stderr.split())
-
-
-def done(*words: object) -> str:
-    code, out, error = call(*words)
-    assert code == 0, error
-    return out
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_report import Page, table_of
 from typer.testing import CliRunner
 
 import colonnade as co
@@ -27,7 +26,8 @@ from colonnade.privacy.ledger import Terms
 from colonnade.runs.budgets import accounts, open_ledger
 from colonnade.runtime.run_store import RunStore
 from colonnade.views.officer import IDLE
-from live_view import serving
+from tests.helpers.live_view import serving
+from tests.helpers.pages import Page, table_of
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
@@ -395,9 +395,9 @@ def test_a_damaged_fit_is_said_to_be_damaged_and_nothing_else_breaks(store, tmp_
 
 SLOW = """
 import sys
-sys.path[:0] = {tests!r}
+sys.path.insert(0, {root!r})
 import colonnade as co
-from test_ui import PROBLEM, federation
+from tests.cli.test_ui import PROBLEM, federation
 co.fit(federation(), PROBLEM, co.DistributedFrankWolfe(rounds=100000, tolerance=0.0, step=co.OpenLoop()), store={store!r})
 """
 
@@ -414,9 +414,7 @@ def until(condition, seconds=60.0):
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="who holds a lock is asked of /proc/locks")
 def test_a_run_is_watched_while_another_process_writes_it(tmp_path):
     folder = tmp_path / "runs"
-    code = SLOW.format(
-        tests=[str(Path(__file__).parents[1] / part) for part in ("", "cli", "views")], store=str(folder)
-    )
+    code = SLOW.format(root=str(Path(__file__).parents[2]), store=str(folder))
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         until(lambda: (folder / "nodes" / "hospital.db").exists() or process.poll() is not None)

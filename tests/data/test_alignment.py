@@ -15,7 +15,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_intersection import intersect_privately
 
 import colonnade as co
 from colonnade.data import alignment
@@ -33,6 +32,7 @@ from colonnade.data.psi import psi_words
 from colonnade.data.row_order import canonical, digests, key_kind
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
 from colonnade.privacy.keyring import Keyring, derive, public_key
+from tests.helpers.intersection import intersect_privately
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -37,7 +37,7 @@ from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.local import HOLDER, EventLog, LocalLedger, Total
 from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.statement import Privacy
-from reference import confident
+from tests.helpers.reference import confident
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

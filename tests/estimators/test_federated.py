@@ -563,7 +563,7 @@ def test_the_page_about_notebooks_runs_as_printed(tmp_path, monkeypatch, capsys)
 
 def test_the_same_estimator_fits_parties_that_run_elsewhere(tmp_path):
     pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
-    from organisations import Organisations
+    from tests.helpers.organisations import Organisations
 
     X, labels, _ = table(rows=60)
     here = co.Federation.split(X, np.where(labels == "ill", 1, -1), parties=2)

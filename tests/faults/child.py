@@ -19,18 +19,17 @@ import signal
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from noisy import NoisySums  # noqa: E402
-
-import colonnade as co  # noqa: E402
-from colonnade.privacy import store as stores  # noqa: E402
-from colonnade.privacy.accountant import epsilon  # noqa: E402
-from colonnade.privacy.ledger import Ledger  # noqa: E402
-from colonnade.privacy.mechanisms import SystemNoise  # noqa: E402
-from colonnade.privacy.store import FileLog  # noqa: E402
-from colonnade.runs import result  # noqa: E402
-from contract import METHODS, federation  # noqa: E402
+import colonnade as co
+from colonnade.privacy import store as stores
+from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.mechanisms import SystemNoise
+from colonnade.privacy.store import FileLog
+from colonnade.runs import result
+from tests.helpers.contract import METHODS, federation
+from tests.helpers.noisy import NoisySums
 
 CASE = next(iter(METHODS.values()))
 KINDS = {

@@ -25,16 +25,15 @@ import pytest
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
 
-from hub_child import ANSWER, BLOCK_BYTES, KINDS, drive, forms_of, noted_in, skewed
-
 import colonnade as co
 from colonnade.errors import StoreError
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.wire import type_name
-from contract import Case, federation, fitted
-from organisations import SERVER, Organisations, free_port, same_arrays
+from tests.helpers.contract import Case, federation, fitted
+from tests.helpers.hub_child import ANSWER, BLOCK_BYTES, KINDS, drive, forms_of, noted_in, skewed
+from tests.helpers.organisations import SERVER, Organisations, free_port, same_arrays
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -29,7 +29,7 @@ from colonnade.runtime import ray as engines
 from colonnade.runtime.hosted_node import HostedNode
 from colonnade.runtime.ray import Host, Ray
 from colonnade.runtime.turns import Answered, Computed
-from contract import EVERY_METHOD, METHODS, federation, fitted
+from tests.helpers.contract import EVERY_METHOD, METHODS, federation, fitted
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'colonnade[ray]'")
 from ray import cloudpickle  # noqa: E402
@@ -352,8 +352,8 @@ def test_actors_killed_under_noise_of_the_system_release_one_form_of_everything(
 DRIVER = """
 import os, signal, sys
 from pathlib import Path
-sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1], "faults"))]
-from test_ray_faults import STAR, Deadly, fitted
+sys.path.insert(0, sys.argv[1])
+from tests.faults.test_ray_faults import STAR, Deadly, fitted
 class Dying(Deadly):
     def noted(self, promise):
         turn = super().noted(promise)
@@ -365,7 +365,7 @@ fitted(STAR, Dying(), store=Path(sys.argv[2]))
 
 
 def driver_dies(store: Path, how: str, at: int) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-c", DRIVER, str(Path(__file__).parents[1]), str(store), how, str(at)]
+    command = [sys.executable, "-c", DRIVER, str(Path(__file__).parents[2]), str(store), how, str(at)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, start_new_session=True)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from noisy import RHO, NoisySums
-from spending import own_spent
 
 import colonnade as co
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.hosted_node import HostedNode
-from contract import METHODS, federation
+from tests.helpers.contract import METHODS, federation
+from tests.helpers.noisy import RHO, NoisySums
+from tests.helpers.spending import own_spent
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

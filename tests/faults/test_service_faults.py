@@ -19,10 +19,6 @@ import pytest
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
 
-from test_coordinator_service import CASE, World
-from test_party_service import REFUSES, proposal
-from test_streams import Raw
-
 from benchmarks import service
 from colonnade.network import certs, inbox, party_service
 from colonnade.network.certs import tls_in
@@ -32,6 +28,9 @@ from colonnade.network.status_page import StatusPage
 from colonnade.network.transport import doorkeeper
 from colonnade.network.transport import hub as transport_hub
 from colonnade.network.transport.envelope import Reason, Refusal
+from tests.helpers.coordinator_world import CASE, World
+from tests.helpers.streams import Raw
+from tests.helpers.stub_hub import REFUSES, proposal
 
 pytestmark = pytest.mark.fault
 

@@ -31,7 +31,7 @@ from colonnade.errors import ColonnadeError
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
-from organisations import SERVER, Organisations, free_port
+from tests.helpers.organisations import SERVER, Organisations, free_port
 
 PROBLEM = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
 NAMES, LABEL = ("a", "b", "c"), "b"

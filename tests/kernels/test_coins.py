@@ -20,9 +20,8 @@ from colonnade.kernels.samplers import exact_picks
 from colonnade.kernels.score_bounds import Law, constants
 from colonnade.kernels.sparse_fw import LossCode, exp_negative
 from colonnade.kernels.stream import BUFFER, keyed_stream
-
-from .problems import arrays, fresh_stream, sparse_problem
-from .test_samplers import NOISE, SHAPES, transform
+from tests.helpers.noises import NOISE, SHAPES, transform
+from tests.helpers.sparse_problems import arrays, fresh_stream, sparse_problem
 
 DIGITS = 60  # of mpmath, beside 53 bits of a double
 

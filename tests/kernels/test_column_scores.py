@@ -18,8 +18,7 @@ from colonnade.kernels.column_scores import (
     sizes,
 )
 from colonnade.kernels.sparse_fw import LossCode
-
-from .problems import slope
+from tests.helpers.sparse_problems import slope
 
 COLUMNS = st.tuples(
     st.integers(0, 10_000),  # seed

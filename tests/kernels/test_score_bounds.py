@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from colonnade.kernels import column_scores, envelopes, samplers, score_bounds
 from colonnade.kernels.sparse_fw import LossCode
 from colonnade.kernels.stream import keyed_stream
-
-from .problems import arrays, slope
+from tests.helpers.sparse_problems import arrays, slope
 
 KINDS = ("plain", "copies", "huge", "tiny", "every size", "one above all", "one entry each", "full", "zeros and ones")
 

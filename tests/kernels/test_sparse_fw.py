@@ -21,9 +21,8 @@ from papers.published.sparse_kernel import (
     published_big_step_little_step,
     published_noisy_max,
 )
-from reference import confident
-
-from .problems import arrays, fresh_stream, slope, sparse_problem, value
+from tests.helpers.reference import confident
+from tests.helpers.sparse_problems import arrays, fresh_stream, slope, sparse_problem, value
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

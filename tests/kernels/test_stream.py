@@ -11,8 +11,7 @@ from scipy import stats
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.stream import below, keyed_stream, next_word, open_uniform
-
-from .problems import fresh_stream
+from tests.helpers.sparse_problems import fresh_stream
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -13,7 +13,7 @@ from scipy.optimize import check_grad, minimize
 import colonnade as co
 from colonnade.kernels.columns import best_stump
 from colonnade.problem.boosting import LogMeanExp
-from reference import confident
+from tests.helpers.reference import confident
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

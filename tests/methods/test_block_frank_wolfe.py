@@ -13,17 +13,6 @@ import math
 import cvxpy as cp
 import numpy as np
 import pytest
-from curvature import (
-    block_products,
-    convergence_bound,
-    exact_curvature,
-    expected_curvature,
-    in_pairs,
-    inexactness,
-    nice_curvature,
-    per_party_curvature,
-    separable_curvature,
-)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,7 +29,18 @@ from colonnade.problem.sampling import (
 )
 from colonnade.problem.sets import Product
 from colonnade.runtime.program import public_bytes
-from reference import confident
+from tests.helpers.curvature import (
+    block_products,
+    convergence_bound,
+    exact_curvature,
+    expected_curvature,
+    in_pairs,
+    inexactness,
+    nice_curvature,
+    per_party_curvature,
+    separable_curvature,
+)
+from tests.helpers.reference import confident
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -20,7 +20,7 @@ import colonnade as co
 from colonnade.methods.admm.sharing import SharingDual
 from colonnade.methods.graph.dual import DualPoint
 from colonnade.runtime.wire import decode
-from reference import confident
+from tests.helpers.reference import confident
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -19,7 +19,7 @@ from colonnade.kernels.arrays import Floats
 from colonnade.methods.method import adjusted
 from colonnade.model.job import Job
 from colonnade.runtime.wire import decode
-from reference import confident
+from tests.helpers.reference import confident
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

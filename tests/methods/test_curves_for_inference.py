@@ -8,13 +8,13 @@ import numpy as np
 import polars as pl
 import pytest
 import statsmodels.api as sm
-from gram_runs import silent_run
 
 import colonnade as co
 from colonnade.errors import InvalidInput
 from colonnade.kernels import curves
 from colonnade.methods.gram.design import rounding_room
 from colonnade.model.job import Job
+from tests.helpers.gram_runs import silent_run
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

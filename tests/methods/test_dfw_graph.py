@@ -16,8 +16,8 @@ import colonnade as co
 from colonnade.methods.frank_wolfe.graph import Best, Wave
 from colonnade.privacy.events import EXACT
 from colonnade.runtime.wire import Letter, decode, encode
-from contract import gate
-from reference import confident
+from tests.helpers.contract import gate
+from tests.helpers.reference import confident
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -8,7 +8,7 @@ import pytest
 
 import colonnade as co
 from colonnade.methods.node_setup import known_methods
-from contract import EVERY_METHOD, fitted
+from tests.helpers.contract import EVERY_METHOD, fitted
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graph_cases import GRAPHS, LOSSES, joined, off, penalties, reference, table
 from scipy import sparse
 
 import colonnade as co
 from colonnade.methods.graph.anchored import AnchoredLinks, Epochs, Restarts
 from colonnade.methods.graph.consensus import Accord
+from tests.helpers.graph_cases import GRAPHS, LOSSES, joined, off, penalties, reference, table
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -8,7 +8,6 @@ from itertools import permutations
 import numpy as np
 import polars as pl
 import pytest
-from gram_runs import silent_run
 
 import colonnade as co
 from colonnade.errors import InvalidInput, ProtocolError
@@ -23,7 +22,8 @@ from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Packed, encode_value, release
 from colonnade.runtime.program import COORDINATOR
-from tests.methods.test_secure_products import Cut, Until
+from tests.helpers.forgery import Cut, Until
+from tests.helpers.gram_runs import silent_run
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from graph_cases import GRAPHS, joined, off, table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -14,6 +13,7 @@ from scipy import sparse
 import colonnade as co
 from colonnade.errors import ProtocolError
 from colonnade.methods.graph.consensus import Accord, Links, read_shares
+from tests.helpers.graph_cases import GRAPHS, joined, off, table
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

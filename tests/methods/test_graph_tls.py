@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graph_cases import GRAPHS, joined, off
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -12,6 +11,7 @@ from scipy import sparse
 import colonnade as co
 from colonnade.methods.graph.tls import spectrahedron
 from colonnade.views.page import render_report
+from tests.helpers.graph_cases import GRAPHS, joined, off
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

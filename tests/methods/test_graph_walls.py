@@ -6,13 +6,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from graph_cases import table
 
 import colonnade as co
 from colonnade.model.job import Job
 from colonnade.privacy.values import Released
 from colonnade.runtime.program import BY_TYPE
 from colonnade.runtime.wire import decode
+from tests.helpers.graph_cases import table
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

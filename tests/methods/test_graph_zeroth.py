@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graph_cases import GRAPHS, joined, reference, table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ import colonnade as co
 from colonnade.methods.graph.zeroth import Guess, Later
 from colonnade.privacy.store import FileLog
 from papers.published.zeroth_order import conditional
+from tests.helpers.graph_cases import GRAPHS, joined, reference, table
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

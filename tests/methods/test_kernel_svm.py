@@ -20,7 +20,7 @@ from colonnade.methods.frank_wolfe.kernel_svm import Example, Towards, Weigh
 from colonnade.problem import kernel
 from colonnade.problem.kernel import check_positive, check_table
 from colonnade.runtime.wire import Letter, decode, encode
-from contract import gate
+from tests.helpers.contract import gate
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -8,13 +8,13 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
-from graph_cases import joined, off, reference, table
 
 import colonnade as co
 from colonnade.methods.gram.graph_gram import GraphGram
 from colonnade.methods.graph import anchored
 from colonnade.methods.graph.consensus import Accord, Links, ratio
 from colonnade.problem import Changing, Topology
+from tests.helpers.graph_cases import joined, off, reference, table
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,104 +9,25 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.methods.gram import lwe_products, lwe_release, private_gram, secure_release
+from colonnade.methods.gram import lwe_products, lwe_release, secure_release
 from colonnade.methods.gram.lwe_design import ERROR, GROWTH, Exchange
 from colonnade.methods.gram.lwe_products import Across
-from colonnade.methods.gram.rule import prepare
 from colonnade.methods.gram.secure_design import Design
 from colonnade.model.job import Job
 from colonnade.privacy.conditions import CHEATING, LATTICES, PROTOCOL
-from colonnade.privacy.events import unprotected
-from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Packed, release
-from colonnade.runs.call import blocks_with_labels
-from colonnade.runs.fit import RunDriver
 from colonnade.runs.preview import preview
-from colonnade.runtime.run_store import MemoryStore
-from tests.methods.gram_runs import NoNoise, plain_gram, running
-from tests.methods.test_secure_products import CHANGES, Cut, Until, forging
+from tests.helpers.forgery import CHANGES, Cut, Until, forging
+from tests.helpers.gram_runs import plain_gram
+from tests.helpers.lwe_views import NUMBERS, PARTIES, PROBLEM, TERMS, Views, federation, table
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
-
-PROBLEM = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
-NUMBERS = co.Problem(co.LeastSquares(), penalty=co.Ridge(1e-3), intercept=True)
-TERMS = co.Privacy(1.0, 1e-6, trust="parties", row_norm=3.0, feature_bound=2.0)
-PARTIES = {"a": [0, 1, 5], "b": [2], "c": [3, 4]}  # c sends to a and receives from b
-
-
-def table(seed=0, rows=150):
-    rng = np.random.default_rng(seed)
-    X = np.clip(rng.normal(size=(rows, 6)), -2, 2)
-    return X, np.where(X[:, 0] - X[:, 3] + 0.5 * rng.normal(size=rows) > 0, 1.0, -1.0)
-
-
-def federation(data=None):
-    return co.Federation.split(*(data or table()), parties=PARTIES, label="b")
 
 
 def run(store, engine=None):
     return co.fit(federation(), PROBLEM, co.PrivateGram(), TERMS, store=store, engine=engine)
-
-
-class Views:
-    """What every party gave its gate to noise, in one run without noise."""
-
-    def __init__(self, fed, problem, terms, monkeypatch, like=None):
-        self.given, self.exchanges, self.frame, self.sums = [], [], None, None
-        integers, rest, settle = Gate.integers, Gate.the_rest, lwe_release.settle
-
-        def note(gate, exact, weights):
-            self.given.append((gate.node, exact.value, weights, exact.sensitivity))
-
-        def look(gate, exact, weights, masks, **more):
-            note(gate, exact, weights)
-            return integers(gate, exact, weights, masks, **more)
-
-        def look_on(gate, exact, weights, masks):
-            note(gate, exact, weights)
-            return rest(gate, exact, weights, masks)
-
-        def settled(*figures):
-            self.exchanges.append(settle(*figures))
-            return self.exchanges[-1]
-
-        def matrix(layout, rings, diagonal, got):
-            self.figures, self.matrix = layout.figures, secure_release.gram_matrix(layout, rings, diagonal, got)
-            return self.matrix
-
-        def remember(rule, columns, rows, sums):
-            self.sums = sums
-            rule, self.frame = prepare(rule, columns, rows, like.sums if like else sums)
-            return rule, self.frame
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Gate, "integers", look)
-            patch.setattr(Gate, "the_rest", look_on)
-            patch.setattr(Gate, "lattice_seed", lambda gate, digest: (gate.node.encode() * 32)[:32])
-            patch.setattr(lwe_release, "settle", settled)
-            patch.setattr(lwe_release, "gram_matrix", matrix)
-            patch.setattr(private_gram, "prepare", remember)
-            self.job, method = Job(problem, fed.roster(), terms), co.PrivateGram()
-            method.check(self.job)
-            plans = {name: unprotected(plan) for name, plan in method.price(self.job).items()}
-            blocks = blocks_with_labels(fed, self.job)
-            driver = RunDriver("run", fed, self.job, method, plans, blocks, MemoryStore(), lambda _: None, NoNoise(0))
-            with driver.hosted(co.InProcess()):
-                self.fit = running.drive_and_save(driver)
-
-    def distance(self, other):
-        """How far all that is seen has moved, each number by the weight of its noise: own sums, and what senders open.
-
-        Answers are left out, uniform numbers to whoever does not open them.
-        """
-        total = 0.0
-        for (_, values, weights, _), (_, others, _, _) in zip(self.given, other.given, strict=True):
-            for one, two, weight in zip(values, others, weights, strict=True):
-                if one.dtype != np.uint64:
-                    total += float((((one - two).astype(float)) ** 2 / np.square(weight)).sum())
-        return math.sqrt(total)
 
 
 # ---------------------------------------------------------------------------------------- right

@@ -14,7 +14,7 @@ from colonnade.methods.method import GraphMethod, Method, MethodBase
 from colonnade.methods.node_setup import from_plain, known_methods, protocol_of, to_plain
 from colonnade.runs.config import accepted
 from colonnade.runtime.program import BY_TYPE
-from contract import EVERY_METHOD
+from tests.helpers.contract import EVERY_METHOD
 
 PUBLIC = {name: getattr(co, name) for name in co.__all__ if hasattr(getattr(co, name), "price")}
 SOURCE = Path(co.__file__).parent

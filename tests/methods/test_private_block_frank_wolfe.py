@@ -10,7 +10,6 @@ import pytest
 from scipy import sparse
 
 import colonnade as co
-import contract
 from colonnade.attacks import frank_wolfe as audit_bfw
 from colonnade.attacks.lower_bound import epsilon_lower_bound
 from colonnade.methods.frank_wolfe import private_block as private
@@ -27,6 +26,7 @@ from colonnade.privacy.values import Private
 from colonnade.problem.problem import PublicLabels
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import decode
+from tests.helpers import contract
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

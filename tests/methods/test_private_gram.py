@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from gram_runs import plain_gram, silent_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +24,7 @@ from colonnade.privacy.conditions import Kind, of_kind
 from colonnade.privacy.events import row_rho
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
+from tests.helpers.gram_runs import plain_gram, silent_run
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

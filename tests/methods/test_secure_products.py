@@ -22,9 +22,10 @@ from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import release
-from colonnade.runtime.hosted_node import InProcess, deliver_once
+from colonnade.runtime.hosted_node import InProcess
 from colonnade.runtime.program import COORDINATOR, Sealed
 from colonnade.runtime.wire import Letter, decode, encode
+from tests.helpers.forgery import CHANGES, Cut, Until, forging
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
@@ -48,41 +49,7 @@ def is_sealed(letter):
     return isinstance(decode(letter.body), Sealed)
 
 
-def forging(kind, to, forge):
-    """An engine whose wires change the messages of a kind on their way to a node."""
-
-    def fault(letter):
-        message = decode(letter.body)
-        if letter.receiver != to or not isinstance(message, kind) or (forged := forge(message)) is None:
-            return [letter]
-        body = encode(forged, guarded=False)
-        return [Letter(letter.sender, to, letter.sequence, letter.round, body)]
-
-    return co.Faults(InProcess(), fault)
-
-
 # ---------------------------------------------------------------------------------------- interrupted
-
-
-class Cut(BaseException):
-    """The power goes."""
-
-
-class Until:
-    """An engine whose power goes after so many letters; it keeps those that were sent."""
-
-    def __init__(self, letters):
-        self.left, self.sent = letters, []
-
-    def run(self, nodes, carry=deliver_once):
-        def watched(letter):
-            if not self.left:
-                raise Cut
-            self.left -= 1
-            self.sent.append(letter)
-            return carry(letter)
-
-        return InProcess().run(nodes, watched)
 
 
 SPREAD = (3, 12, 20, 30, 38, 46, 54)  # moments between those of every run
@@ -212,18 +179,6 @@ def test_a_coordinator_whose_pinned_key_did_not_sign_its_own_is_sent_nothing(tmp
         run(tmp_path, engine)
     sent = [letter for letter in engine.letters if letter.sender == "a" and is_sealed(letter)]
     assert not sent
-
-
-CHANGES = {
-    "constant": lambda m: m.constant + 1,
-    "label": lambda m: m.label + 1,
-    "step": lambda m: m.step * 2,
-    "norm2": lambda m: m.norm2 * np.array([1, 0, 0]),  # to each party, as if the others' rows were nothing
-    "keep": lambda m: m.keep[:0],
-    "centre": lambda m: m.centre + 0.5,
-    "scale": lambda m: m.scale * 2,
-    "labels": lambda m: np.ones(3),
-}
 
 
 @pytest.mark.chance(0, "every field is changed whatever the noise: all columns are kept, and norms are above 0")
@@ -407,7 +362,7 @@ def test_no_two_stages_parties_runs_or_rings_share_a_mask():
 def test_a_mask_goes_on_where_it_was_and_never_back(tmp_path):
     from colonnade.kernels.bits import unpack_rows
     from colonnade.privacy.events import MASKED, Charge
-    from contract import gate
+    from tests.helpers.contract import gate
 
     bits = np.array([13, 31, 32])
     door, pad, zeros = gate((Charge(MASKED, 3, "masks"),)), ColumnPad(bytes(32), ("x",), bits), np.zeros((4, 3), int)

@@ -10,7 +10,7 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import InvalidInput
-from reference import confident
+from tests.helpers.reference import confident
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

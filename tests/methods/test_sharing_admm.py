@@ -19,7 +19,7 @@ from colonnade.methods.admm import sharing as sharing_admm
 from colonnade.methods.admm.sharing import SharingADMM, SharingDual, SharingPart, balanced
 from colonnade.problem.nearest import NearestInBall, NearestRidge, nearest
 from colonnade.runtime.wire import decode
-from reference import confident
+from tests.helpers.reference import confident
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -13,7 +13,6 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
-from gram_runs import plain_gram, rows_by_formula, silent_run
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
@@ -30,6 +29,7 @@ from colonnade.model.job import Job
 from colonnade.model.release import Sums
 from colonnade.privacy.block import Block
 from colonnade.runtime.program import public_bytes
+from tests.helpers.gram_runs import plain_gram, rows_by_formula, silent_run
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from functools import cache
 
-from run import ROOT, mutants
+from tests.mutants.run import ROOT, mutants
 
 MUTANTS = {one.name: one for one in mutants()}
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from test_asking import PROMPT, SECONDS, Asked, Screen
-from test_streams import Proxy
 
+from colonnade.cli.party import PROMPT
 from colonnade.errors import PeerFailed
 from colonnade.runtime.turns import Lost
+from tests.helpers.asking import SECONDS, Asked, Screen
+from tests.helpers.streams import Proxy
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -8,11 +8,15 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from test_party_service import tmp_path  # noqa: F401
-from test_replaced import ROLLED_BACK, Federation, made  # noqa: F401
 
 import colonnade as co
 from colonnade.privacy.conditions import Code
+from tests.helpers.lost_ledger import (
+    ROLLED_BACK,
+    Federation,
+    made,  # noqa: F401
+)
+from tests.helpers.stub_hub import tmp_path  # noqa: F401
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

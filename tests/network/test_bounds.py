@@ -40,7 +40,7 @@ from colonnade.runtime.turns import MOST
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
 
-from organisations import SERVER, Organisations
+from tests.helpers.organisations import SERVER, Organisations
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

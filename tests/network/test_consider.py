@@ -13,21 +13,6 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from spending import own_spent
-from test_party_service import (  # noqa: F401
-    BREAKS,
-    NOISY,
-    REFUSES,
-    SECURE,
-    STAR,
-    STOPS,
-    Straw,
-    keyed,
-    proposal,
-    run_of,
-    straw_hub,
-    tmp_path,
-)
 
 import colonnade as co
 from colonnade.errors import PeerFailed, ReplayDiverged
@@ -41,8 +26,23 @@ from colonnade.network.questions import Parcel, pack, unpack
 from colonnade.network.rate_limit import RateLimit
 from colonnade.runtime.run_store import abort_run
 from colonnade.runtime.turns import Answered, Lost
-from contract import Case, federation
-from organisations import SERVER, Organisations
+from tests.helpers.contract import Case, federation
+from tests.helpers.organisations import SERVER, Organisations
+from tests.helpers.spending import own_spent
+from tests.helpers.stub_hub import (
+    BREAKS,
+    NOISY,
+    REFUSES,
+    SECURE,
+    STAR,
+    STOPS,
+    Straw,
+    keyed,
+    proposal,
+    run_of,
+    straw_hub,
+    tmp_path,  # noqa: F401
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -8,21 +8,13 @@ import contextlib
 import hashlib
 import itertools
 import logging
-import sys
 from dataclasses import replace
-from pathlib import Path
 from unittest import mock
 
 import pytest
 from typer.testing import CliRunner
 
 grpc = pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "privacy"))
-from test_freshness import RunLog, one_key_both_ways, one_place_on_an_edge  # noqa: E402
-from test_network_security import at_work as in_threads  # noqa: E402
-from test_party_service import BREAKS, Straw, failing_turn, met, run_of, tmp_path  # noqa: E402, F401
-from test_streams import eventually  # noqa: E402
 
 import colonnade as co  # noqa: E402
 from colonnade.cli import app  # noqa: E402
@@ -36,8 +28,23 @@ from colonnade.network.transport.metrics import Metrics  # noqa: E402
 from colonnade.runtime.program import Direct, Sealed  # noqa: E402
 from colonnade.runtime.turns import Computed  # noqa: E402
 from colonnade.runtime.wire import Letter, decode, encode  # noqa: E402
-from contract import RIDGE, Case, federation  # noqa: E402
-from organisations import Organisations, free_port, same_arrays  # noqa: E402
+from tests.helpers.contract import RIDGE, Case, federation  # noqa: E402
+from tests.helpers.freshness import (  # noqa: E402
+    RunLog,
+    one_key_both_ways,
+    one_place_on_an_edge,
+)
+from tests.helpers.organisations import Organisations, free_port, same_arrays  # noqa: E402
+from tests.helpers.parties_at_work import at_work as in_threads  # noqa: E402
+from tests.helpers.streams import eventually  # noqa: E402
+from tests.helpers.stub_hub import (  # noqa: E402
+    BREAKS,
+    Straw,
+    failing_turn,
+    met,
+    run_of,
+    tmp_path,  # noqa: F401
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -10,10 +10,16 @@ import pytest
 
 pytest.importorskip("grpc", reason="the network needs the extra colonnade[grpc]")
 
-from test_streams import PATIENCE, Party, eventually, files, folder, switchboard  # noqa: F401  a fixture by its name
-
 from colonnade.network.transport import doorkeeper
 from colonnade.network.transport.doorkeeper import address_of, too_many
+from tests.helpers.streams import (
+    PATIENCE,
+    Party,
+    eventually,
+    files,
+    folder,  # noqa: F401  a fixture by its name
+    switchboard,
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

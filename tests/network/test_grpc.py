@@ -19,8 +19,8 @@ from colonnade.privacy.mechanisms import SeededNoise
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
 
-from contract import EVERY_METHOD, OF_EACH_KIND, Case, federation, fitted
-from organisations import Organisations, same_arrays
+from tests.helpers.contract import EVERY_METHOD, OF_EACH_KIND, Case, federation, fitted
+from tests.helpers.organisations import Organisations, same_arrays
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

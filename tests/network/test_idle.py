@@ -10,10 +10,15 @@ import pytest
 grpc = pytest.importorskip("grpc", reason="the network needs the extra colonnade[grpc]")
 
 from grpc._cython import cygrpc  # noqa: E402
-from test_streams import Party, files, folder, switchboard  # noqa: E402, F401  a fixture is used by its name
 
 from colonnade.network.transport import hub as transport_hub  # noqa: E402
 from colonnade.network.transport import party as transport_party  # noqa: E402
+from tests.helpers.streams import (  # noqa: E402
+    Party,
+    files,
+    folder,  # noqa: F401  a fixture is used by its name
+    switchboard,
+)
 
 LIBRARY = Path(cygrpc.__file__).read_bytes()
 

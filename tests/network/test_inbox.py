@@ -18,7 +18,7 @@ from colonnade.network.inbox import Inbox, OpenQuestion
 from colonnade.network.party_file import Limits
 from colonnade.network.party_run import Request, Undecided
 from colonnade.privacy.events import EXACT, Charge
-from contract import TERMS
+from tests.helpers.contract import TERMS
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

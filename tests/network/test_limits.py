@@ -31,7 +31,7 @@ pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonn
 from colonnade.data.federation_file import new_key
 from colonnade.network.transport.envelope import LIMIT
 from colonnade.network.transport.party import serve
-from organisations import Organisations
+from tests.helpers.organisations import Organisations
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -10,12 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
 
-from test_party_service import Straw
 
 import colonnade as co
 from colonnade.data.federation_file import FederationFile
@@ -30,13 +28,10 @@ from colonnade.runtime.hosted_node import HostedNode, Joined, Turn
 from colonnade.runtime.node import LOST
 from colonnade.runtime.turns import Answered, Turns
 from colonnade.runtime.wire import Letter, Traffic
-from organisations import Organisations
+from tests.helpers.organisations import Organisations
+from tests.helpers.silent_parties import PARTIES, PROBLEM, TERMS, Power, Silent, federation
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
-
-PROBLEM = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
-TERMS = co.Privacy(4.0, 1e-6, trust="secure", row_norm=3.0, feature_bound=2.0)
-PARTIES = {"a": [0, 1], "b": [2], "c": [3, 4]}
 
 
 @pytest.fixture
@@ -44,44 +39,6 @@ def memory():
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as folder:
         yield Path(folder)
-
-
-def federation(quorum=2):
-    rng = np.random.default_rng(0)
-    X = np.clip(rng.normal(size=(200, 5)), -2, 2)
-    fed = co.Federation.split(X, np.where(X.sum(axis=1) > 0, 1.0, -1.0), parties=PARTIES, label="b")
-    return fed.with_policies(dict.fromkeys(PARTIES, co.Policy(exact=True, quorum=quorum)))
-
-
-class Power(BaseException):
-    """The hub's power goes."""
-
-
-class Silent(Straw):
-    """A hub without a network: `silent` from its so-many-th turn on a party does not answer."""
-
-    def __init__(self, made, silent=None, power=None):
-        super().__init__(made)
-        self.silent, self.power, self.turns, self.missing = dict(silent or {}), power, dict.fromkeys(PARTIES, 0), ()
-
-    def wait_for(self, names, timeout):
-        if self.missing:
-            raise PeerTimeout("after 1 s these parties have not connected: 'c'.")
-
-    def connected(self):
-        return super().connected() - set(self.missing)
-
-    def ask(self, party, what, head=None, blobs=(), patience=None):
-        if self.power is not None:
-            self.power -= 1
-            if self.power < 0:
-                raise Power
-        self.turns[party] += what == Question.TURN
-        gone = party in self.silent and self.turns[party] >= self.silent[party]
-        if gone or party in self.missing:
-            error = silence(party, Question(what), 1.0)
-            return Answered(lambda: (_ for _ in ()).throw(error))
-        return super().ask(party, what, head, blobs, patience)
 
 
 def run(straw, store, method=None, terms=TERMS):

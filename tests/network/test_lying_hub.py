@@ -9,9 +9,6 @@ from dataclasses import replace
 from unittest import mock
 
 import pytest
-from test_lost_between import PROBLEM, TERMS, Silent
-from test_lost_between import federation as federation_of_three
-from test_party_service import BREAKS, NOISY, REFUSES, Straw, proposal, run_of, straw_hub, tmp_path  # noqa: F401
 
 import colonnade as co
 from colonnade.methods.node_setup import Call, protocol_of
@@ -20,8 +17,20 @@ from colonnade.network.questions import Parcel
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.events import row_rho
 from colonnade.privacy.mechanisms import SeededNoise
-from contract import Case
-from organisations import Organisations
+from tests.helpers.contract import Case
+from tests.helpers.organisations import Organisations
+from tests.helpers.silent_parties import PROBLEM, TERMS, Silent
+from tests.helpers.silent_parties import federation as federation_of_three
+from tests.helpers.stub_hub import (
+    BREAKS,
+    NOISY,
+    REFUSES,
+    Straw,
+    proposal,
+    run_of,
+    straw_hub,
+    tmp_path,  # noqa: F401
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

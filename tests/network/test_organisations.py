@@ -24,8 +24,8 @@ from colonnade.network.party_file import Limits, PartyFile, _read_limits
 from colonnade.network.party_run import Request
 from colonnade.privacy.ending import FINISHED, Ending, How
 from colonnade.runtime.run_store import RunStore
-from contract import EVERY_METHOD, federation
-from organisations import entered, free_port
+from tests.helpers.contract import EVERY_METHOD, federation
+from tests.helpers.organisations import entered, free_port
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

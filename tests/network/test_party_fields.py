@@ -16,7 +16,6 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy import sparse
-from test_party_service import Straw, tmp_path  # noqa: F401
 
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
@@ -25,7 +24,11 @@ from colonnade.model.job import Known, Roster
 from colonnade.network import party_run
 from colonnade.network.party_data import PartyData, read_part
 from colonnade.network.party_file import PartyFile
-from organisations import COORDINATOR_KEY, Organisations
+from tests.helpers.organisations import COORDINATOR_KEY, Organisations
+from tests.helpers.stub_hub import (
+    Straw,
+    tmp_path,  # noqa: F401
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -16,7 +16,7 @@ from colonnade.privacy.events import Charge, Event, Mechanism
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.run_store import RunStore
-from contract import TERMS
+from tests.helpers.contract import TERMS
 
 LIMIT = co.Policy(epsilon=2.0, delta=1e-6)
 

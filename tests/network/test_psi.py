@@ -15,120 +15,35 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from test_network_security import damaged
-from test_party_service import BREAKS, REFUSES, STOPS, Straw, heard, tmp_path  # noqa: F401
 
 import colonnade as co
 from colonnade.data import psi, row_order
 from colonnade.data.alignment import Agreement
-from colonnade.data.federation_file import FederationFile, Member, new_key
+from colonnade.data.federation_file import FederationFile
 from colonnade.data.row_order import canonical
-from colonnade.data.schema.columns import Numeric
-from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError
 from colonnade.network import certs
 from colonnade.network.alignment import DECOYS, forget
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_service import OK
-from colonnade.network.questions import Parcel, unpack
+from colonnade.network.questions import unpack
 from colonnade.runtime.turns import Computed
-from organisations import Organisations
+from tests.helpers.matching import COMMON, MOST, ROWS, Watched, _logged, asked, check_rows, key, keyed, last_seen, until  # noqa: F401
+from tests.helpers.organisations import Organisations
+from tests.helpers.parties_at_work import damaged
+from tests.helpers.stub_hub import (
+    BREAKS,
+    REFUSES,
+    STOPS,  # noqa: F401
+    Straw,  # noqa: F401
+    heard,  # noqa: F401
+    tmp_path,  # noqa: F401
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
-ROWS = {"clinic": range(2, 14), "bank": range(12), "lab": (*range(1, 9), 40, 41)}  # the bank holds the labels
-COMMON = set(range(2, 9))
-MOST = 14
 PROBLEM = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
 METHOD = co.SharingADMM(rounds=20)
-
-
-@pytest.fixture(autouse=True)
-def _logged(caplog):
-    """As a party's process logs: a log line that cannot be written is an error."""
-    caplog.set_level(logging.INFO)
-
-
-def key(row: int) -> str:
-    """A text that stands nowhere by chance."""
-    return f"patient-{row:04}-of-the-{row * 7919 % 10007:05}-th-ward"
-
-
-def keyed(folder: Path, align: str = "psi", rows=ROWS, least: int = 3) -> Organisations:
-    made = Organisations(folder, None, {}, {}, {})  # type: ignore[arg-type]
-    members, most = {}, MOST if align == "psi" else None
-    for seed, (name, held) in enumerate(rows.items()):
-        public, made.keys[name] = new_key()
-        policy = co.Policy(exact=True, least=least)
-        members[name] = Member(Schema((Numeric(name, -3.0, 3.0),)), policy, public, most=most)
-        value = [np.random.default_rng([seed, row]).uniform(-3, 3) for row in held]
-        label = [np.random.default_rng([9, row]).uniform(-1, 1) for row in held]
-        made.tables[name] = pl.DataFrame({"key": [key(row) for row in held], name: value, "y": label})
-    made.file = FederationFile(members, "key", ("bank", "y"), align=align)
-    return made
-
-
-def kept_keys(made: Organisations, name: str) -> list[str]:
-    """The keys of a party's common rows, in the common order."""
-    agreement = Agreement.from_json((made.folder / name / "alignment.json").read_text())
-    party_data = PartyData(made.file, name, made.tables[name])
-    return made.tables[name]["key"].gather(agreement.places(party_data.offer(agreement.pepper))).to_list()
-
-
-def check_rows(made: Organisations, common=COMMON) -> None:
-    found = {tuple(kept_keys(made, name)) for name in made.names}
-    assert len(found) == 1
-    assert {key(row) for row in common} == set(*found)
-
-
-class Watched(Straw):
-    """A hub of straw that keeps all it sees of an alignment, and may stop at a question."""
-
-    def __init__(self, made: Organisations, lose=None, stop: int | str = 0) -> None:
-        super().__init__(made, lose)
-        self.stop = stop
-        self.seen: list[tuple[str, str, tuple[bytes, ...], tuple[bytes, ...]]] = []
-        self.forms: dict[tuple, set[tuple[bytes, ...]]] = {}
-
-    def ask(self, party, what, head=None, blobs=(), patience=None):
-        if self.stop in (self.asked + 1, what):
-            raise SystemExit
-        answer = super().ask(party, what, head, blobs)
-        if (found := heard(answer)) is not None:
-            said = found.blobs
-            self.seen.append((party, what, tuple(blobs), said))
-            self.forms.setdefault(
-                (
-                    party,
-                    what,
-                    (head or {}).get("session"),
-                    (head or {}).get("peer"),
-                    (head or {}).get("block"),
-                    (head or {}).get("part"),
-                ),
-                set(),
-            ).add(said)
-        return answer
-
-
-def last_seen(straw: Watched, party: str, what: str) -> tuple[bytes, ...]:
-    """The blobs of the last question of its kind."""
-    return next(asked for who, which, asked, _ in reversed(straw.seen) if (who, which) == (party, what))
-
-
-def asked(straw: Watched, party: str, what: str, blobs, session: str | None = None, **more) -> Parcel:
-    others = [name for name in straw.made.names if name != party]
-    first = {"block": 0} if what in ("show", "seek", "blind", "keep") else {}  # the tables here have one block
-    return straw.raw(party, what, {"session": session or straw.session, "peers": others, **first, **more}, list(blobs))
-
-
-def until(made: Organisations, what: str) -> Watched:
-    """A hub that stopped just before the first question of a kind."""
-    straw = Watched(made, stop=what)
-    with pytest.raises(SystemExit):
-        straw.meet(made.federation)
-    straw.session = straw.services["bank"].aligning.standing().get("begun", "")
-    return straw
 
 
 # ------------------------------------------------------------------------------------------------ the same rows

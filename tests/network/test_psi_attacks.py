@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from test_party_service import BREAKS, tmp_path  # noqa: F401
-from test_psi import COMMON as SHARED
-from test_psi import MOST, Watched, _logged, asked, check_rows, key, keyed, last_seen, until  # noqa: F401
 
 from colonnade.data import psi, row_order
 from colonnade.data.alignment import PepperShare
@@ -18,6 +15,22 @@ from colonnade.network.alignment import COMMON, DECOYS, PEPPER, REQUEST, RESPONS
 from colonnade.network.party_service import OK
 from colonnade.network.questions import Parcel, Question
 from colonnade.privacy.keyring import derive
+from tests.helpers.matching import COMMON as SHARED
+from tests.helpers.matching import (
+    MOST,
+    Watched,
+    _logged,  # noqa: F401
+    asked,
+    check_rows,
+    key,
+    keyed,
+    last_seen,
+    until,
+)
+from tests.helpers.stub_hub import (
+    BREAKS,
+    tmp_path,  # noqa: F401
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -7,32 +7,30 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spending import own_spent
-from test_party_service import (
-    BREAKS,
-    GRAPH,
-    NOISY,
-    OK,
-    SECURE,
-    UNKNOWN,
-    Straw,
-    entries,
-    met,
-    proposal,
-    run_of,
-    straw_hub,
-    tmp_path,  # noqa: F401
-)
 
 from colonnade.data.federation_file import new_key
 from colonnade.errors import ColonnadeError
 from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels
 from colonnade.methods.gram.messages import Introduce
 from colonnade.methods.method import Done
+from colonnade.network.party_service import OK, UNKNOWN
 from colonnade.network.questions import Question
 from colonnade.network.refusals import silence
 from colonnade.privacy.keyring import Keyring
 from colonnade.runtime.wire import Letter, decode, encode
+from tests.helpers.spending import own_spent
+from tests.helpers.stub_hub import (
+    BREAKS,
+    GRAPH,
+    NOISY,
+    SECURE,
+    Straw,
+    entries,
+    met,
+    proposal,
+    run_of,
+    straw_hub,
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
@@ -53,7 +51,7 @@ def said(answer) -> set[str]:
     return {type(decode(body)).__name__ for body in answer.blobs[1::2]}
 
 
-def test_what_is_asked_in_turn_is_answered_and_charged_once(tmp_path):  # noqa: F811
+def test_what_is_asked_in_turn_is_answered_and_charged_once(tmp_path):
     """The control: what the letters below do not get. Played again it gets nothing."""
     with straw_hub(NOISY, tmp_path) as straw:
         met(straw, NOISY)
@@ -73,7 +71,7 @@ NOT_TAKEN = {
 
 
 @pytest.mark.parametrize(("changes", "code"), NOT_TAKEN.values(), ids=NOT_TAKEN)
-def test_a_letter_that_is_not_of_this_run_is_refused_and_leaves_no_trace(changes, code, tmp_path):  # noqa: F811
+def test_a_letter_that_is_not_of_this_run_is_refused_and_leaves_no_trace(changes, code, tmp_path):
     with straw_hub(NOISY, tmp_path) as straw:
         met(straw, NOISY)
         log = straw.services["party0"].log
@@ -96,7 +94,7 @@ UNASKED = {
 
 
 @pytest.mark.parametrize(("letter", "changes"), UNASKED.values(), ids=UNASKED)
-def test_a_letter_that_has_no_place_in_the_run_ends_it_and_gets_a_farewell_alone(letter, changes, tmp_path):  # noqa: F811
+def test_a_letter_that_has_no_place_in_the_run_ends_it_and_gets_a_farewell_alone(letter, changes, tmp_path):
     with straw_hub(NOISY, tmp_path) as straw:
         met(straw, NOISY)
         ledger = straw.services["party0"].ledger
@@ -110,7 +108,7 @@ def test_a_letter_that_has_no_place_in_the_run_ends_it_and_gets_a_farewell_alone
 # ------------------------------------------------------------------------------------------------ pinned keys
 
 
-def test_a_key_that_the_pinned_one_did_not_sign_is_refused_and_nothing_leaves(tmp_path):  # noqa: F811
+def test_a_key_that_the_pinned_one_did_not_sign_is_refused_and_nothing_leaves(tmp_path):
     """A hub that puts a key of its own in the place of a party's, to read what others cover for that party."""
     with straw_hub(GRAPH, tmp_path) as straw:
         blobs = {name: straw.raw(name, "reserve", proposal(GRAPH)).blobs for name in straw.made.names}
@@ -130,7 +128,7 @@ def test_a_key_that_the_pinned_one_did_not_sign_is_refused_and_nothing_leaves(tm
         assert straw.raw("party0", "meet", {"run": "run", "peers": others}, true).head["code"] == OK
 
 
-def test_a_party_that_signs_by_another_key_than_its_pin_gets_nothing_from_the_others(tmp_path):  # noqa: F811
+def test_a_party_that_signs_by_another_key_than_its_pin_gets_nothing_from_the_others(tmp_path):
     with straw_hub(SECURE, tmp_path) as straw:
         straw.services["party1"].identity = new_key()[1]  # past the check when the service opens
         with pytest.raises(ColonnadeError):

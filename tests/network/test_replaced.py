@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from test_party_service import NOISY, OK, STAR, Straw, entries, proposal, run_of, straw_hub, tmp_path  # noqa: F401
 from typer.testing import CliRunner
 
 import colonnade as co
@@ -28,7 +27,8 @@ from colonnade.data.federation_file import new_key
 from colonnade.network import certs
 from colonnade.network.certs import tls_in
 from colonnade.network.hub_run import read_replaced
-from colonnade.network.replaced_ledger import Record, accept, sign_as_coordinator, sign_as_party
+from colonnade.network.party_service import OK
+from colonnade.network.replaced_ledger import Record, sign_as_coordinator
 from colonnade.privacy.block import ROW
 from colonnade.privacy.conditions import Code
 from colonnade.privacy.events import Charge, Event, Mechanism
@@ -36,21 +36,15 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Replaced, Terms
 from colonnade.privacy.statement import replaced_ledgers
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.run_store import RunStore, abort_run, begin_new_ledger
+from colonnade.runtime.run_store import abort_run, begin_new_ledger
+from tests.helpers import lost_ledger, stub_hub
+from tests.helpers.lost_ledger import ROLLED_BACK, Federation, ledger_of
+from tests.helpers.stub_hub import NOISY, STAR, proposal, run_of, straw_hub
+
+tmp_path = stub_hub.tmp_path
+made = lost_ledger.made
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
-
-POLICY = co.Policy(exact=False, epsilon=4.0, delta=1e-6)
-ROLLED_BACK = "rolled back|cannot go on with this run"
-
-
-@contextlib.contextmanager
-def ledger_of(store: Path, node: str, policy: co.Policy | None = None) -> Iterator[Ledger]:
-    books = RunStore(store)
-    try:
-        yield Ledger(books.log(node), node, policy or co.Policy())
-    finally:
-        books.close()
 
 
 def later(days: int) -> contextlib.AbstractContextManager[object]:
@@ -86,7 +80,7 @@ def spent(store: Path, node: str) -> float:
 
 @pytest.mark.chance(0, "prices by the plan, and sentences about ledgers: nothing that was drawn")
 @pytest.mark.parametrize("node", ["a", COORDINATOR])
-def test_a_store_goes_on_after_a_loss_with_what_the_others_remember_and_says_so(node, tmp_path):  # noqa: F811
+def test_a_store_goes_on_after_a_loss_with_what_the_others_remember_and_says_so(node, tmp_path):
     assert not fit(tmp_path).privacy.has(Code.LEDGERS_REPLACED)
     known = {name: spent(tmp_path, name) for name in ("a", "b")}
     lose(tmp_path, node)
@@ -106,7 +100,7 @@ def test_a_store_goes_on_after_a_loss_with_what_the_others_remember_and_says_so(
 
 
 @pytest.mark.chance(0, "prices by the plan, limits and dates")
-def test_a_new_ledger_is_no_new_budget(tmp_path):  # noqa: F811
+def test_a_new_ledger_is_no_new_budget(tmp_path):
     fit(tmp_path, epsilon=3.0)
     known = spent(tmp_path, "b")
     with pytest.raises(co.BudgetExhausted):
@@ -130,7 +124,7 @@ def test_a_new_ledger_is_no_new_budget(tmp_path):  # noqa: F811
 
 
 @pytest.mark.chance(0, "units and a refusal: nothing that was drawn is compared")
-def test_a_new_ledger_keeps_the_unit_of_the_lost_one(tmp_path):  # noqa: F811
+def test_a_new_ledger_keeps_the_unit_of_the_lost_one(tmp_path):
     """What was spent about a row does not add up with what is spent about a person."""
     fit(tmp_path)
     with ledger_of(tmp_path, "b") as ledger:
@@ -147,7 +141,7 @@ def test_a_new_ledger_keeps_the_unit_of_the_lost_one(tmp_path):  # noqa: F811
 
 
 @pytest.mark.chance(0, "states of runs and prices by the plan")
-def test_a_run_that_was_open_at_a_loss_is_ended_and_stays_counted(tmp_path):  # noqa: F811
+def test_a_run_that_was_open_at_a_loss_is_ended_and_stays_counted(tmp_path):
     with mock.patch.object(Gate, "integers", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         fit(tmp_path)
     with ledger_of(tmp_path, "b") as ledger:
@@ -161,7 +155,7 @@ def test_a_run_that_was_open_at_a_loss_is_ended_and_stays_counted(tmp_path):  # 
 
 
 @pytest.mark.chance(0, "refusals, and prices by the plan before and after")
-def test_a_ledger_that_is_there_is_not_replaced(tmp_path):  # noqa: F811
+def test_a_ledger_that_is_there_is_not_replaced(tmp_path):
     fit(tmp_path)
     before = {name: spent(tmp_path, name) for name in ("a", "b")}
     with pytest.raises(co.InvalidInput, match=r"has rows, so it is not new\. Nothing was changed"):
@@ -176,7 +170,7 @@ def test_a_ledger_that_is_there_is_not_replaced(tmp_path):  # noqa: F811
 
 
 @pytest.mark.chance(0, "exit codes and sentences about ledgers")
-def test_the_command_for_one_owner_that_was_cut_off_is_repeated(tmp_path):  # noqa: F811
+def test_the_command_for_one_owner_that_was_cut_off_is_repeated(tmp_path):
     fit(tmp_path)
     lose(tmp_path, "a")
     with mock.patch.object(Ledger, "accept_replaced", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
@@ -189,61 +183,6 @@ def test_the_command_for_one_owner_that_was_cut_off_is_repeated(tmp_path):  # no
 
 
 # ------------------------------------------------------------------------------------------------ between organisations
-
-
-class Federation:
-    """Parties with a limit, a hub of straw, and the two commands."""
-
-    def __init__(self, straw: Straw, folder: Path) -> None:
-        self.straw, self.folder, self.file = straw, folder, straw.made.file
-
-    @property
-    def nodes(self) -> list[str]:
-        return [COORDINATOR, *self.straw.made.names]
-
-    def fit(self) -> co.Fit:
-        made = self.straw.made.federation
-        return co.fit(
-            made, NOISY.problem, NOISY.method, NOISY.privacy, engine=self.straw, store=self.folder / COORDINATOR
-        )
-
-    def lose(self, node: str) -> None:
-        """As when a disk dies; a party's process begins again on an empty one."""
-        if node != COORDINATOR:
-            self.straw.services[node].close()
-        shutil.rmtree(self.folder / node)
-        if node != COORDINATOR:
-            self.straw.services[node] = self.straw.made.service(node)
-
-    def sign(self, node: str, rho: float = math.inf, key: bytes | None = None) -> Record:
-        with ledger_of(self.folder / node, node) as ledger:
-            if node == COORDINATOR:
-                return sign_as_coordinator(ledger, tls_in(self.folder / "certs", node), self.file)
-            return sign_as_party(ledger, key or self.straw.made.keys[node], self.file, rho)
-
-    def take(self, node: str, record: Record) -> None:
-        books = RunStore(self.folder / node)
-        try:
-            accept(books, node, record, self.file, tls_in(self.folder / "certs", node))
-        finally:
-            books.close()
-
-    def all_take(self, record: Record) -> None:
-        for node in self.nodes:
-            if node != record.node:
-                self.take(node, record)
-
-    def spent(self) -> float:
-        return max(service.ledger.row_spent() for service in self.straw.services.values())
-
-    def lengths(self) -> dict[str, int]:
-        return {name: service.log.length() for name, service in self.straw.services.items()}
-
-
-@pytest.fixture
-def made(tmp_path) -> Iterator[Federation]:  # noqa: F811
-    with straw_hub(NOISY, tmp_path, POLICY) as straw:
-        yield Federation(straw, tmp_path)
 
 
 @pytest.mark.chance(0, "refusals, lengths of ledgers and sentences")
@@ -372,7 +311,7 @@ def test_only_the_pinned_key_begins_a_new_ledger(made):
 
 @pytest.mark.chance(0, "refusals by certificates, and lengths of ledgers")
 @pytest.mark.parametrize("kind", ["another authority", "a party's certificate", "revoked", "not signed", "changed"])
-def test_a_record_of_the_coordinator_needs_its_certificate(kind, made, tmp_path):  # noqa: F811
+def test_a_record_of_the_coordinator_needs_its_certificate(kind, made, tmp_path):
     made.fit()
     made.lose(COORDINATOR)
     true, place = made.sign(COORDINATOR), made.folder / "certs"
@@ -562,7 +501,7 @@ def not_a_record() -> Iterator[None]:
             raise
 
 
-def test_a_file_that_is_no_record_is_told(made, tmp_path):  # noqa: F811
+def test_a_file_that_is_no_record_is_told(made, tmp_path):
     path = tmp_path / "record"
     made.sign("party0", 0.5).save(path)
     assert Record.load(path) == made.sign("party0", 0.5)
@@ -585,7 +524,7 @@ def test_a_file_that_is_no_record_is_told(made, tmp_path):  # noqa: F811
             }  # texts that a check of the signature tells
 
 
-def test_the_exact_run_of_a_replaced_ledger_says_so_too(tmp_path):  # noqa: F811
+def test_the_exact_run_of_a_replaced_ledger_says_so_too(tmp_path):
     with straw_hub(STAR, tmp_path) as straw:
         run_of(straw, STAR, tmp_path / COORDINATOR, "first")
         made = Federation(straw, tmp_path)
@@ -596,7 +535,7 @@ def test_the_exact_run_of_a_replaced_ledger_says_so_too(tmp_path):  # noqa: F811
         assert "that of party1 on" in sentence
 
 
-def test_the_commands_between_organisations_begin_sign_and_take(tmp_path):  # noqa: F811
+def test_the_commands_between_organisations_begin_sign_and_take(tmp_path):
     parties = write_example(tmp_path / "example", 40, "localhost:1")
     homes = {name: tmp_path / "example" / name for name in (COORDINATOR, *parties)}
     lost, *others = parties

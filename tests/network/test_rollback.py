@@ -13,7 +13,6 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from test_party_service import SECURE, Straw, straw_hub, tmp_path  # noqa: F401
 
 import colonnade as co
 from colonnade.methods.gram import secure_release
@@ -24,6 +23,12 @@ from colonnade.runtime.node import LOST, Receipts
 from colonnade.runtime.program import COORDINATOR, Failed
 from colonnade.runtime.turns import Turns, check_records
 from colonnade.runtime.wire import Letter, encode
+from tests.helpers.stub_hub import (
+    SECURE,
+    Straw,
+    straw_hub,
+    tmp_path,  # noqa: F401
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

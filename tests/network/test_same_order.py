@@ -12,7 +12,6 @@ from unittest import mock
 import numpy as np
 import polars as pl
 import pytest
-from test_party_service import Straw, tmp_path  # noqa: F401  a short path of its own
 
 import colonnade as co
 from colonnade.cli.party import _show
@@ -24,7 +23,11 @@ from colonnade.privacy.accountant import Budget
 from colonnade.privacy.block import Unit
 from colonnade.privacy.conditions import KEYED_HASH, PLACE_BY_HASH
 from colonnade.runtime.run_store import RunStore
-from organisations import COORDINATOR_KEY, Organisations
+from tests.helpers.organisations import COORDINATOR_KEY, Organisations
+from tests.helpers.stub_hub import (
+    Straw,
+    tmp_path,  # noqa: F401  a short path of its own
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

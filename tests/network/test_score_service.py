@@ -45,8 +45,8 @@ from colonnade.privacy.store import FileLog
 from colonnade.problem.link import Link
 from colonnade.runs.fallbacks import link_of
 from colonnade.runtime.run_store import RunStore, abort_run
-from contract import METHODS, federation, fitted
-from standing_orders import HOLDER, MODEL, OTHERS, ROWS, TRAINED, Consortium, Wired
+from tests.helpers.contract import METHODS, federation, fitted
+from tests.helpers.standing_orders import HOLDER, MODEL, OTHERS, ROWS, TRAINED, Consortium, Wired
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -16,7 +16,6 @@ from unittest import mock
 import numpy as np
 import polars as pl
 import pytest
-from test_party_service import BREAKS, REFUSES, STOPS, Straw, run_of, straw_hub, tmp_path  # noqa: F401
 from typer.testing import CliRunner
 
 import colonnade as co
@@ -40,8 +39,17 @@ from colonnade.privacy.ledger import Terms
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runs.fallbacks import basis
 from colonnade.runtime.wire import decode
-from contract import EVERY_METHOD, Case, federation, fitted
-from organisations import COORDINATOR_KEY, SERVER, Organisations, free_port
+from tests.helpers.contract import EVERY_METHOD, Case, federation, fitted
+from tests.helpers.organisations import COORDINATOR_KEY, SERVER, Organisations, free_port
+from tests.helpers.stub_hub import (
+    BREAKS,
+    REFUSES,
+    STOPS,
+    Straw,
+    run_of,
+    straw_hub,
+    tmp_path,  # noqa: F401
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

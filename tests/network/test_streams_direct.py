@@ -19,12 +19,11 @@ import pytest
 
 pytest.importorskip("grpc", reason="the network needs the extra colonnade[grpc]")
 
-from test_streams import Proxy, eventually, files
-
 from colonnade.errors import InvalidInput, WireError
 from colonnade.network import certs
 from colonnade.network.transport import envelope as wire
 from colonnade.network.transport.direct import STRANGERS, Lines, Neighbour
+from tests.helpers.streams import Proxy, eventually, files
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -11,7 +11,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from test_party_service import GRAPH, STAR, run_of, straw_hub, tmp_path  # noqa: F401
 from typer.testing import CliRunner
 
 import colonnade as co
@@ -19,7 +18,14 @@ from colonnade.cli import app
 from colonnade.privacy.ledger import Ledger
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.run_store import RunStore
-from contract import federation
+from tests.helpers.contract import federation
+from tests.helpers.stub_hub import (
+    GRAPH,
+    STAR,
+    run_of,
+    straw_hub,
+    tmp_path,  # noqa: F401
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

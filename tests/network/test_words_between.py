@@ -12,14 +12,17 @@ from unittest import mock
 import numpy as np
 import polars as pl
 import pytest
-from test_party_service import Straw, tmp_path  # noqa: F401  a short path of its own
 
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.errors import ColonnadeError, InvalidInput
 from colonnade.methods.node_setup import usable_labels
 from colonnade.network.party_data import PartyData
-from organisations import COORDINATOR_KEY, Organisations
+from tests.helpers.organisations import COORDINATOR_KEY, Organisations
+from tests.helpers.stub_hub import (
+    Straw,
+    tmp_path,  # noqa: F401  a short path of its own
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

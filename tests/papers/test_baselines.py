@@ -11,7 +11,7 @@ from colonnade.problem.sets import Product
 from papers.baselines import local_coresets, one_shot_sketches, random_atoms, replicated_blocks
 from papers.partition import similar, uniform, weighted
 from papers.published.block_frank_wolfe import PublishedBlockFrankWolfe
-from reference import confident
+from tests.helpers.reference import confident
 
 pytestmark = pytest.mark.slow
 

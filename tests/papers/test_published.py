@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spending import pld_epsilon
 
 import colonnade as co
 from colonnade.errors import InvalidInput
@@ -24,6 +23,7 @@ from colonnade.privacy.accountant import rho_for
 from papers import attacks as papers
 from papers import published
 from papers.published import calibrations
+from tests.helpers.spending import pld_epsilon
 
 audits = importlib.import_module("colonnade.attacks.run")
 VALUES = [

@@ -14,7 +14,7 @@ import pytest
 import colonnade as co
 from papers.published import sharing_admm as published_admm
 from papers.published.sharing_admm import FeatureSGD, ParallelSharing
-from reference import confident
+from tests.helpers.reference import confident
 
 pytestmark = pytest.mark.slow
 

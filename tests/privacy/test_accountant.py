@@ -10,10 +10,10 @@ from dp_accounting import ZCDpEvent
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spending import pld_epsilon
 
 from colonnade.errors import InvalidInput
 from colonnade.privacy.accountant import ORDERS, epsilon, rho_for
+from tests.helpers.spending import pld_epsilon
 
 RHOS = (1e-8, 0.000433, 0.0306, 0.5, 8.0, 300.0)
 DELTAS = (1e-2, 1e-6, 1e-12)

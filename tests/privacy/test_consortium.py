@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 from scipy.stats import chisquare
-from spending import own_spent
 
 import colonnade as co
 from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
@@ -43,6 +42,7 @@ from colonnade.privacy.values import Private
 from colonnade.runs.preview import preview
 from colonnade.runtime.node import Transcript
 from colonnade.runtime.program import COORDINATOR
+from tests.helpers.spending import own_spent
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 import polars as pl
 import pytest
-from gram_runs import silent_run
 
 import colonnade as co
 from colonnade.methods.gram import design, integer_rows
@@ -15,6 +14,7 @@ from colonnade.methods.gram.design import grid, plan_sums, public_columns
 from colonnade.methods.gram.integer_rows import IntegerRows
 from colonnade.methods.gram.rule import as_they_are, whole_frame
 from colonnade.model.job import Job
+from tests.helpers.gram_runs import silent_run
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

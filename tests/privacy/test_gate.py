@@ -20,7 +20,7 @@ from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import SystemNoise, gumbel_scale
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Private, Released, encode_value
-from contract import FREELY, TERMS, gate, ledger
+from tests.helpers.contract import FREELY, TERMS, gate, ledger
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -11,9 +11,7 @@ steps are units in which a release is counted; those are taken from the run, and
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,10 +33,8 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import SeededNoise, choice_grid, own_part, shared_scale
 from colonnade.privacy.values import release
 from colonnade.runtime.program import COORDINATOR, public_bytes
-
-sys.path.append(str(Path(__file__).parent))
-import gram_runs
-from at_the_gate import Watched, handed
+from tests.helpers import gram_runs
+from tests.helpers.at_the_gate import Watched, handed
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

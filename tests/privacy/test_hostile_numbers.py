@@ -7,10 +7,8 @@ Every guarded program is run by hand (`at_the_gate`), so that what reaches the g
 from __future__ import annotations
 
 import struct
-import sys
 import warnings
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,9 +39,7 @@ from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.store import MemoryLog
 from colonnade.privacy.values import Private, release
 from colonnade.runtime.program import COORDINATOR
-
-sys.path.append(str(Path(__file__).parent))
-from at_the_gate import Watched, handed
+from tests.helpers.at_the_gate import Watched, handed
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -10,7 +10,6 @@ from dataclasses import fields, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spending import own_spent
 
 import colonnade as co
 from colonnade.privacy.accountant import epsilon, rho_for
@@ -18,7 +17,8 @@ from colonnade.privacy.ending import ABORTED, FINISHED, Ending, How
 from colonnade.privacy.events import EXACT, SCORES, Audience, Charge, Event, Mechanism, Scope, row_rho
 from colonnade.privacy.ledger import Ledger, Replaced, Terms
 from colonnade.privacy.store import FileLog, MemoryLog
-from contract import TERMS, ledger
+from tests.helpers.contract import TERMS, ledger
+from tests.helpers.spending import own_spent
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

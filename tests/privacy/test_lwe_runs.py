@@ -21,9 +21,9 @@ from colonnade.privacy import lattice
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import gaussian_sigma
-from tests.methods.gram_runs import plain_gram
-from tests.methods.test_lwe_products import NUMBERS, PARTIES, PROBLEM, TERMS, Views, federation, table
-from tests.methods.test_secure_products import Cut, Until
+from tests.helpers.forgery import Cut, Until
+from tests.helpers.gram_runs import plain_gram
+from tests.helpers.lwe_views import NUMBERS, PARTIES, PROBLEM, TERMS, Views, federation, table
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

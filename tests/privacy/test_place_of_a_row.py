@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 import pytest
-from gram_runs import gram_release, sums_release
 from scipy.stats import binom, chi2
 
 import colonnade as co
@@ -33,6 +32,7 @@ from colonnade.privacy.keyring import derive
 from colonnade.runs.call import blocks_with_labels
 from colonnade.runs.fit import RunDriver
 from colonnade.runtime.run_store import MemoryStore, RunStore
+from tests.helpers.gram_runs import gram_release, sums_release
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -15,7 +15,6 @@ import numpy as np
 import polars as pl
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-from gram_runs import silent_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2
@@ -51,6 +50,7 @@ from colonnade.runtime.fault_tools import Tap
 from colonnade.runtime.node import Node
 from colonnade.runtime.program import COORDINATOR, Sealed
 from colonnade.runtime.wire import decode, encode, type_name
+from tests.helpers.gram_runs import silent_run
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

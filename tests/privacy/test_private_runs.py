@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy import sparse
-from spending import own_spent
 
 import colonnade as co
 from colonnade.privacy.block import sum_slack
@@ -23,6 +22,7 @@ from colonnade.privacy.events import Charge, Event, Mechanism, Scope, row_rho
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.runtime.program import COORDINATOR, Post
+from tests.helpers.spending import own_spent
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -13,7 +13,7 @@ from scipy import sparse
 
 import colonnade as co
 from colonnade.privacy.values import Packed, Private, Released, encode_value, release, released_body
-from contract import gate
+from tests.helpers.contract import gate
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

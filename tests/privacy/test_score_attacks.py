@@ -22,7 +22,7 @@ from colonnade.network.party_service import OK, PartyService
 from colonnade.network.questions import pack, unpack
 from colonnade.network.score_order import Fallback
 from colonnade.network.score_parts import Answerer, Ask, Part, Why, pack_asks, read_trail, row_digest, unpack_parts
-from standing_orders import HOLDER, MODEL, OTHERS, TRAINED, Consortium, Wired
+from tests.helpers.standing_orders import HOLDER, MODEL, OTHERS, TRAINED, Consortium, Wired
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

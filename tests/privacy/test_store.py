@@ -13,7 +13,7 @@ import pytest
 import colonnade as co
 from colonnade.privacy.store import LARGE, FileLog, MemoryLog, chain, write_synced
 from colonnade.runtime.run_store import RunStore, file_name, node_name
-from contract import METHODS, federation
+from tests.helpers.contract import METHODS, federation
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
@@ -311,7 +311,7 @@ LIMITED = """
 import os, resource, sys
 sys.path.insert(0, sys.argv[1])
 import colonnade as co
-from contract import METHODS, federation
+from tests.helpers.contract import METHODS, federation
 case = next(iter(METHODS.values()))
 co.fit(federation(case), case.problem, method=case.method)
 limited = os.fork()
@@ -329,7 +329,7 @@ sys.stdout.write(fit.coefficients["party0"].tobytes().hex())
 
 def test_a_file_that_may_not_grow_is_a_store_error_and_the_run_goes_on_later(tmp_path):
     """A process that may write no more, forked off before another one goes on with its run."""
-    arguments = [sys.executable, "-c", LIMITED, str(Path(__file__).parents[1]), str(tmp_path / "store")]
+    arguments = [sys.executable, "-c", LIMITED, str(Path(__file__).parents[2]), str(tmp_path / "store")]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
     assert "StoreError" in done.stderr, done.stderr[-2000:]
     assert done.returncode == 0, done.stderr[-2000:]

@@ -11,7 +11,7 @@ from scipy import sparse
 import colonnade as co
 from colonnade.kernels.newton_model import EPSILON, quadratic_minimum
 from colonnade.problem import hull
-from reference import confident
+from tests.helpers.reference import confident
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

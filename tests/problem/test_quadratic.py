@@ -12,7 +12,7 @@ from sklearn.linear_model import Lasso as SklearnLasso
 from colonnade.errors import InvalidInput
 from colonnade.problem import ElasticNet, GroupL1Ball, GroupLasso, L1Ball, Lasso, NuclearNorm, Ridge, Simplex
 from colonnade.problem.quadratic import _homotopy, minimise, path
-from reference import confident
+from tests.helpers.reference import confident
 
 GROUPS = ((0, 3), (1,), (5, 2, 4))
 TERMS = [

@@ -7,11 +7,11 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 from scipy.special import expit
-from test_inference import even_noise, gram, noise_of, table
 
 from colonnade.problem import ElasticNet, Lasso, Ridge
 from colonnade.problem.inference import LinearModel
 from colonnade.problem.second_moments import choose_model, components, correlations, odds_ratio
+from tests.helpers.noisy_grams import even_noise, gram, noise_of, table
 
 MIX = np.array([[1.0, 0, 0, 0], [0.5, 0.8, 0, 0], [-0.3, 0.2, 0.6, 0], [0.9, 0, 0.1, 0.2]]) / 3.0
 

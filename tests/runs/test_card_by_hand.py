@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import colonnade as co
-from exact_fits import CLASSES, ROWS, SCHEMAS, column, fitted, noisy, tables
+from tests.helpers.exact_fits import CLASSES, ROWS, SCHEMAS, column, fitted, noisy, tables
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

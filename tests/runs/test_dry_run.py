@@ -20,7 +20,7 @@ from colonnade.network.hub import Grpc
 from colonnade.network.party_file import PartyFile, write_key
 from colonnade.runs.config import load_job
 from colonnade.runs.rehearsal import open_service, rehearse, suppose_rows
-from organisations import COORDINATOR_KEY, free_port
+from tests.helpers.organisations import COORDINATOR_KEY, free_port
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -6,10 +6,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-from lending import PROBLEM, SCHEMAS, exact_fit, side_by_side, tables
 
 import colonnade as co
 from colonnade.model.coefficients import Coefficients
+from tests.helpers.lending import PROBLEM, SCHEMAS, exact_fit, side_by_side, tables
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
@@ -100,9 +100,9 @@ def test_a_party_is_handed_its_own_part_and_the_label_holder_the_scores_too(fit)
 
 
 def test_rows_that_are_elsewhere_are_explained_there(tmp_path):
-    from test_scores import STAR, federation, fitted
-
-    from organisations import Organisations
+    from tests.helpers.contract import federation, fitted
+    from tests.helpers.organisations import Organisations
+    from tests.helpers.stub_hub import STAR
 
     away = Organisations.of(federation(STAR), tmp_path).federation
     with pytest.raises(co.HeldByParty, match="held by parties elsewhere"):

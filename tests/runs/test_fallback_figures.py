@@ -12,7 +12,7 @@ import colonnade as co
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.problem.link import Link
 from colonnade.runs.fallbacks import _same, fallback, link_of
-from exact_fits import CLASSES, NUMBERS, SCHEMAS, fitted, tables
+from tests.helpers.exact_fits import CLASSES, NUMBERS, SCHEMAS, fitted, tables
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -20,7 +20,7 @@ from colonnade.runs.budgets import account, export_table, spending
 from colonnade.runs.call import default_method
 from colonnade.runs.preview import preview
 from colonnade.runs.rehearsal import suppose_rows
-from exact_fits import CLASSES, ROWS, SCHEMAS, column, fitted, noisy, tables
+from tests.helpers.exact_fits import CLASSES, ROWS, SCHEMAS, column, fitted, noisy, tables
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -17,8 +17,8 @@ from sklearn.linear_model import Lasso
 
 import colonnade as co
 from colonnade.runtime.program import FailureCode
-from contract import METHODS, federation
-from reference import confident
+from tests.helpers.contract import METHODS, federation
+from tests.helpers.reference import confident
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
@@ -231,7 +231,7 @@ def lying(change):
 
 
 def released(value):
-    from contract import gate
+    from tests.helpers.contract import gate
 
     return gate().exact(value)
 
@@ -325,7 +325,7 @@ def test_a_call_that_cannot_be_is_refused_with_advice(name):
 
 def test_a_budget_of_a_party_needs_a_store_that_outlives_the_process():
     """Without one every call would begin with a fresh budget."""
-    from noisy import NoisySums
+    from tests.helpers.noisy import NoisySums
 
     fed = FED.with_policies({"party0": co.Policy(epsilon=3.0, delta=1e-6)})
     with pytest.raises(co.InvalidInput, match=r"store="):
@@ -333,7 +333,7 @@ def test_a_budget_of_a_party_needs_a_store_that_outlives_the_process():
 
 
 def test_a_plan_dearer_than_the_budget_of_the_run_is_refused(tmp_path):
-    from noisy import NoisySums
+    from tests.helpers.noisy import NoisySums
 
     with pytest.raises((co.InvalidInput, co.BudgetExhausted), match=r"epsilon"):
         co.fit(

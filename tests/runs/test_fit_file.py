@@ -17,7 +17,7 @@ import pytest
 import colonnade as co
 from colonnade.runs.fit_file import to_plain
 from colonnade.runs.release_file import FIT_FORMAT as FORMAT
-from contract import EVERY_METHOD, fitted
+from tests.helpers.contract import EVERY_METHOD, fitted
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -13,7 +13,7 @@ from colonnade.methods.node_setup import usable_labels
 from colonnade.model.job import Job
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runs.call import with_label_range
-from organisations import Organisations
+from tests.helpers.organisations import Organisations
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from statsmodels.stats.multitest import multipletests
 
 import colonnade as co
-from exact_fits import CLASSES, ROWS, SCHEMAS, column, fitted, noisy, tables
+from tests.helpers.exact_fits import CLASSES, ROWS, SCHEMAS, column, fitted, noisy, tables
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

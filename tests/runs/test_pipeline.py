@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from lending import tables
 
 import colonnade as co
 from colonnade.model.coefficients import Coefficients
 from colonnade.problem.link import Link
+from tests.helpers.lending import tables
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -14,7 +14,7 @@ from scipy.optimize import brentq, minimize_scalar
 from statsmodels.stats.multitest import multipletests
 
 import colonnade as co
-from exact_fits import CLASSES, ROWS, column, design, fitted, noisy, tables
+from tests.helpers.exact_fits import CLASSES, ROWS, column, design, fitted, noisy, tables
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -16,7 +16,6 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lending import PROBLEM, SCHEMAS, exact_fit, side_by_side, tables
 from scipy.stats import ks_2samp
 from sklearn.isotonic import isotonic_regression
 from sklearn.metrics import roc_auc_score
@@ -30,6 +29,7 @@ from colonnade.runs.effects import Effect
 from colonnade.runs.evidence import ClassSums, Witness
 from colonnade.runs.scorecard import _bin_names, _numbers
 from colonnade.views import scorer
+from tests.helpers.lending import PROBLEM, SCHEMAS, exact_fit, side_by_side, tables
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn, and noise of private fits is seeded")
 

@@ -28,9 +28,9 @@ from colonnade.runs.fit import RunDriver
 from colonnade.runs.scoring import _check_elsewhere
 from colonnade.runtime.hosted_node import HostedNode, Standing
 from colonnade.runtime.run_store import RunStore
-from contract import EVERY_METHOD
-from contract import fitted as agreed
-from exact_fits import fitted, tables
+from tests.helpers.contract import EVERY_METHOD
+from tests.helpers.contract import fitted as agreed
+from tests.helpers.exact_fits import fitted, tables
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import colonnade as co
 from colonnade.privacy.values import Released
 from colonnade.runtime.program import ask, message
-from contract import ENGINES, EVERY_METHOD, Toy, fitted, nodes
+from tests.helpers.contract import ENGINES, EVERY_METHOD, Toy, fitted, nodes
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

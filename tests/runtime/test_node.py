@@ -15,8 +15,8 @@ from colonnade.privacy.values import Released
 from colonnade.runtime.node import LOOK, Receipts, Transcript, header_and_length, recorded_form
 from colonnade.runtime.program import Failed, Post, ask_one, last, message, public_bytes, receive
 from colonnade.runtime.wire import HEADER_SIZE, Letter, decode, encode
-from contract import Toy, nodes
-from contract import gate as gate_of
+from tests.helpers.contract import Toy, nodes
+from tests.helpers.contract import gate as gate_of
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
@@ -178,7 +178,7 @@ def test_contents_that_go_through_a_third_node_are_sealed_under_names_of_their_o
     from colonnade.privacy.mechanisms import SystemNoise
     from colonnade.privacy.store import MemoryLog
     from colonnade.runtime.node import Node, NodeSetup
-    from contract import ledger
+    from tests.helpers.contract import ledger
 
     log = MemoryLog()
     own = Gate(ledger(log=log), "run", SystemNoise(), Stub())

@@ -15,7 +15,7 @@ import colonnade as co
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.ray import Ray
-from contract import EVERY_METHOD, METHODS, OF_EACH_KIND, fitted
+from tests.helpers.contract import EVERY_METHOD, METHODS, OF_EACH_KIND, fitted
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -20,7 +20,7 @@ from colonnade.methods import load_all
 from colonnade.privacy.values import DTYPES, Packed, Released, decode_value, encode_value
 from colonnade.runtime.program import BY_CODE, BY_TYPE, Failed, message
 from colonnade.runtime.wire import LARGEST, VERSION, Letter, decode, encode, type_name
-from contract import gate
+from tests.helpers.contract import gate
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from html import unescape
 
 import pytest
-from test_verdict import exact, private  # noqa: F401  fixtures
 
 from colonnade.cli.party import _terms
 from colonnade.methods.node_setup import Call
@@ -19,6 +18,10 @@ from colonnade.privacy.statement import OF_TRUST, Guarantee, Privacy, PrivacySta
 from colonnade.views.brief import privacy_in_short
 from colonnade.views.officer import PUBLIC, STANDING, render_officer
 from colonnade.views.page import render_report
+from tests.helpers.verdicts import (
+    exact,  # noqa: F401  fixtures
+    private,  # noqa: F401  fixtures
+)
 
 WORDS = pytest.mark.chance(0, "words of conditions that the test gives")
 

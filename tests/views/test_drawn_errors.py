@@ -13,7 +13,7 @@ import colonnade as co
 from colonnade.views.model import EffectCurve, EffectCurves, probability
 from colonnade.views.page import render_report
 from colonnade.views.quality import Quality
-from exact_fits import CLASSES, design, fitted, tables
+from tests.helpers.exact_fits import CLASSES, design, fitted, tables
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -6,13 +6,16 @@ import re
 from dataclasses import replace
 
 import pytest
-from test_report import Page, table_of
-from test_verdict import exact, private  # noqa: F401  fixtures
 from typer.testing import CliRunner
 
 from colonnade.cli import app
 from colonnade.privacy.conditions import Kind
 from colonnade.views.officer import render_officer
+from tests.helpers.pages import Page, table_of
+from tests.helpers.verdicts import (
+    exact,  # noqa: F401  fixtures
+    private,  # noqa: F401  fixtures
+)
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -6,7 +6,6 @@ import math
 import re
 from collections import Counter
 from dataclasses import replace
-from html.parser import HTMLParser
 from importlib.resources import files
 from itertools import pairwise
 
@@ -27,6 +26,7 @@ from colonnade.views import verdict as odds
 from colonnade.views.page import render_report, write_report
 from colonnade.views.parts import human_bytes
 from colonnade.views.quality import Quality
+from tests.helpers.pages import Page, contrast, table_of
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
@@ -65,55 +65,6 @@ def fit(table):
 def page(fit, tmp_path_factory):
     path = fit.report(tmp_path_factory.mktemp("report") / "report.html")
     return Page(path.read_text(encoding="utf-8"))
-
-
-VOID = {"meta", "br", "link", "wbr"}
-
-
-class Page(HTMLParser):
-    """What a browser would find: elements, tables by caption, and text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text, self.elements, self.tables, self.words = text, [], {}, []
-        self._within, self._rows, self._caption = [], [], ""
-        self.feed(text)
-        assert self._within == [], "an element is left open"
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self._within.append(tag)
-        if tag == "table":
-            self._rows, self._caption = [], ""
-        elif tag == "tr":
-            self._rows.append([])
-        elif tag in ("td", "th"):
-            self._rows[-1].append("")
-
-    def handle_endtag(self, tag):
-        if tag not in VOID:
-            assert self._within.pop() == tag
-        if tag == "table":
-            assert self._caption, "a table without a caption"
-            self.tables[self._caption] = self._rows
-
-    def handle_data(self, data):
-        tag = self._within[-1] if self._within else ""
-        if tag == "caption":
-            self._caption += data
-        elif {"td", "th"} & set(self._within):
-            self._rows[-1][-1] += data
-        elif tag not in ("style", "title"):
-            self.words.append(data)
-
-    @property
-    def charts(self):
-        return [attrs["aria-label"] for tag, attrs in self.elements if tag == "svg" and attrs.get("role") == "img"]
-
-
-def table_of(page, start):
-    return next(rows for caption, rows in page.tables.items() if caption.startswith(start))
 
 
 def agrees(text, value):
@@ -318,18 +269,6 @@ def test_human_bytes_are_within_half_a_percent(count):
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (1840, "1.84 kB"), (999_999, "1.00 MB")])
 def test_human_bytes_have_three_digits(count, text):
     assert text == human_bytes(count)
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance as the web's accessibility rules define it."""
-    parts = [int(colour[place : place + 2], 16) / 255.0 for place in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
-
-
-def contrast(one: str, other: str) -> float:
-    low, high = sorted([luminance(one), luminance(other)])
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_text_and_bars_stand_out_in_light_and_in_dark():

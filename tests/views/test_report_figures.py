@@ -14,12 +14,12 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy.stats import ks_2samp
-from test_report import Page, table_of
 
 import colonnade as co
 from colonnade.runs.evaluation import evaluate_fit
 from colonnade.runtime.wire import decode
 from colonnade.views.page import render_report
+from tests.helpers.pages import Page, table_of
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

@@ -1,4 +1,4 @@
-"""Imported once by the fork server of tests/organisations.py: the processes that it makes find all kernels loaded.
+"""Imported once by the fork server of tests/helpers/organisations.py: the processes that it makes find all kernels loaded.
 
 A party that starts alone reads compiled kernels from the disk for seconds, which no claim of these tests is about.
 """
@@ -9,8 +9,8 @@ import contextlib
 import io
 import warnings
 
-from contract import METHODS, OTHER_METHODS, fitted
 from tests import draws
+from tests.helpers.contract import METHODS, OTHER_METHODS, fitted
 
 draws.install()  # what these processes draw counts for the test that runs
 

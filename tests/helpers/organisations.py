@@ -33,7 +33,9 @@ from colonnade.network.party_service import PartyService
 
 COORDINATOR_KEY, COORDINATOR_IDENTITY = new_key()
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["colonnade.network.transport.party", "organisations", "warm"])
+SERVER.set_forkserver_preload(
+    ["colonnade.network.transport.party", "tests.helpers.organisations", "tests.helpers.warm"]
+)
 
 
 @dataclass

@@ -23,8 +23,8 @@ from colonnade.network.questions import Question
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runtime.run_store import RunStore
 from colonnade.runtime.wire import Letter, type_name
-from contract import METHODS, OTHER_METHODS, Case
-from organisations import Organisations, _live
+from tests.helpers.contract import METHODS, OTHER_METHODS, Case
+from tests.helpers.organisations import Organisations, _live
 
 WALK = {"rounds": 30, "tolerance": 0.0}  # long enough to die in the middle of it
 KINDS: dict[str, Case] = {
