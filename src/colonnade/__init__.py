@@ -11,9 +11,7 @@ read `__init__.pyi`.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 _NAMES = {  # the public names, by the module that defines them
@@ -40,7 +38,8 @@ _NAMES = {  # the public names, by the module that defines them
     "methods.graph.ridge": "GraphRidge",
     "methods.graph.tls": "GraphTLS",
     "methods.graph.zeroth": "GraphZerothOrder",
-    "methods.method": "Status",
+    "model.answer": "Status",
+    "model.coefficients": "CoefficientPath",
     "network.certs": "Tls",
     "network.hub": "Grpc",
     "privacy.block": "COLUMN",
@@ -63,21 +62,9 @@ _NAMES = {  # the public names, by the module that defines them
     "runtime.hosted_node": "InProcess",
     "runtime.ray": "Ray",
     "runtime.wire": "Communication",
-    "model.facts": "CoefficientPath",
 }
 HOMES = {name: f"colonnade.{module}" for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(HOMES)
-
-
-class _Package(ModuleType):
-    """`co.audit` is a function: the import of the room of that name does not take its place."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name != "audit" or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
