@@ -94,3 +94,20 @@ def test_a_file_without_a_release_is_one_line(tmp_path):
     found = RUN.invoke(app, ["release", "show", str(tmp_path / "none.json")])
     assert found.exit_code == 1
     assert "cannot read" in found.output
+
+
+def test_show_names_the_declared_column_and_kind_of_each(tmp_path):
+    from tests.helpers.exact_fits import fitted
+
+    fitted(tmp_path / "store").release.save(tmp_path / "release.json")
+    columns = json.loads(told("show", str(tmp_path / "release.json"), "--json"))["columns"]
+    assert [(one["column"], one["declared"], one["kind"], one["unit"]) for one in columns] == [
+        ("a:x0", "x0", "number", 4.0),
+        ("a:flag", "flag", "flag", 1.0),
+        ("b:x1", "x1", "number", 8.0),
+        ("b:level=a", "level", "level", 1.0),
+        ("b:level=b", "level", "level", 1.0),
+        ("b:level=c", "level", "level", 1.0),
+        ("c:x2", "x2", "number", 4.0),
+        ("c:y", "y", "number", 1.0),
+    ]

@@ -578,3 +578,19 @@ def test_the_same_estimator_fits_parties_that_run_elsewhere(tmp_path):
         _ = model.coef_
     with pytest.raises(co.HeldByParty):
         model.predict(here)
+
+
+def test_each_model_of_several_classes_has_the_left_out_rows_labels_of_its_own_class():
+    """Rows of people who have too many stay out, and which stay out is drawn anew: their labels go along."""
+    ids = np.arange(6)
+    frames = {
+        "bank": pl.DataFrame({"id": ids, "who": [1, 1, 2, 2, 3, 3], "x": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "y": list("abcacb")}),
+        "lab": pl.DataFrame({"id": ids, "z": [0.6, 0.5, 0.4, 0.3, 0.2, 0.1]}),
+    }  # fmt: skip
+    schemas = {"bank": co.Schema((co.Numeric("x", 0, 1),)), "lab": co.Schema((co.Numeric("z", 0, 1),))}
+    made = co.Federation.from_frames(frames, "id", ("bank", "y"), schemas=schemas, unit=("who", 1))
+    assert (list(made.labels), list(made.surplus_labels)) == (["a", "c", "c"], ["b", "a", "b"])
+    model = FederatedClassifier(classes=["a", "b", "c"], epsilon=1.0)
+    _, federations, _ = model._of_federation(made, None)
+    assert [one.labels.tolist() for one in federations] == [[1, -1, -1], [-1, -1, -1], [-1, 1, 1]]
+    assert [one.surplus_labels.tolist() for one in federations] == [[-1, 1, -1], [1, -1, 1], [-1, -1, -1]]

@@ -512,3 +512,14 @@ def test_the_page_about_the_file_shows_what_init_writes() -> None:
     holder = template(DataKind.HOLDER)
     data = holder[holder.index("[data]") : holder.index("\n[problem]")].rstrip()
     assert f"```toml\n{data}\n```" in page
+
+
+def test_without_an_output_the_fit_is_written_beside_the_file(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = config(folder, DataKind.FEDERATION)
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(elsewhere)
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("output")]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    assert load_config(path).output == folder / "fit.json"

@@ -494,3 +494,21 @@ def test_what_stays_at_a_party_is_refused_by_name():
     with pytest.raises(co.HeldByParty, match=r"'b'.*ask its operator"):
         held["b"]
     assert list(held) == ["a", "b"]
+
+
+def test_rounds_that_agents_count_are_no_history_and_figures_are():
+    from types import SimpleNamespace
+
+    from colonnade.runs.fit import RunDriver
+
+    shown: list[dict] = []
+    job = SimpleNamespace(privacy=co.Privacy(1.0, 1e-6))
+    run = SimpleNamespace(job=job, notes=[], show=shown.append, began=0.0)
+    RunDriver.listen(run, "party0", {"round": 1, "party": "party0"})
+    assert run.notes == shown == []
+    RunDriver.listen(run, "party0", {"round": 1, "residual": 0.5})
+    RunDriver.listen(run, "coordinator", {"round": 2})
+    assert run.notes == shown == [{"round": 1, "residual": 0.5}, {"round": 2}]
+    run.job.privacy = None
+    RunDriver.listen(run, "coordinator", {"round": 3})
+    assert set(run.notes[-1]) == {"round", "seconds"}

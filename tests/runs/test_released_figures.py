@@ -14,6 +14,7 @@ from scipy.optimize import brentq, minimize_scalar
 from statsmodels.stats.multitest import multipletests
 
 import colonnade as co
+from colonnade.problem.inference import LinearModel, Share
 from tests.helpers.exact_fits import CLASSES, ROWS, column, design, fitted, noisy, tables
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
@@ -390,3 +391,52 @@ def test_what_is_not_determined_is_null_in_the_table(fit):
     assert found["estimate"].null_count() == found.height
     assert found["p"].null_count() == found.height
     assert found["low"].to_list() == [-math.inf] * found.height
+
+
+# ------------------------------------------------------------------------------------------------ columns and targets
+
+
+@pytest.mark.parametrize(
+    ("target", "names", "flags", "lists"),
+    [
+        ("flag", ["x0", "level=b", "level=c", "x2"], [False, True, True, False], [-1, 0, 0, -1]),
+        ("level=b", ["flag", "x1"], [True, False], [-1, -1]),
+    ],
+)
+def test_of_a_target_of_zeros_and_ones_flags_and_levels_are_known_as_such(fit, target, names, flags, lists):
+    two = noisy(fit.release, 1.5, seed=1).regress(target, names, drop=None).model.two
+    assert (two.low, two.high) == (0.0, 1.0)
+    assert two.flags.tolist() == flags
+    assert two.lists.tolist() == lists
+
+
+def test_a_number_has_no_two_values_and_classes_run_from_minus_one(fit, classes):
+    assert noisy(fit.release, 1.5, seed=1).regress("x1", ["x0", "flag"], drop=None).model.two is None
+    assert fit.release.regress("flag", ["x0"]).model.two is None  # errors without noise are the classical ones
+    two = noisy(classes.release, 1.5, seed=1).regress(None, ["x0", "flag"], drop=None).model.two
+    assert (two.low, two.high, two.flags.tolist()) == (-1.0, 1.0, [False, True])
+
+
+def test_the_table_has_a_state_for_each_coefficient_of_its_own(fit):
+    """One that is not determined says so, whatever the others are."""
+    found = noisy(fit.release, 1.5, seed=1).regress("y", ["x0", "x2", "flag"], drop=None)
+    whole = found._found
+    some = np.array([True, False, True, True])
+    assert whole.determined.all()
+    found.__dict__["_found"] = whole._replace(low=np.where(some, whole.low, -math.inf))
+    assert found._found.determined.tolist() == some.tolist()
+    assert found.table["state"].to_list() == [found.state, "not determined", found.state, found.state]
+    assert found.table["estimate"].is_null().to_list() == [False, True, False, False]
+
+
+def test_a_column_that_is_named_twice_is_taken_once(fit):
+    assert fit.release.find(["level=b", "level", "b:level=b"]) == fit.release.find(["level=b", "level=a", "level=c"])
+    assert fit.release.find(["x1", "x1"]) == fit.release.find("x1")
+
+
+def test_inflation_is_at_least_one_and_finite_at_the_ends_of_an_interval(fit, monkeypatch):
+    """R² below 0 counts as 0, and R² of 1 as a billionth less."""
+    monkeypatch.setattr(LinearModel, "r_squared", lambda self, level: Share(0.5, -0.2, 1.0))
+    for _, factor, low, high in fit.release.vif(["x0", "x1"]).iter_rows():
+        assert (factor, low) == (2.0, 1.0)
+        assert high == pytest.approx(1e9, rel=1e-6)

@@ -23,7 +23,7 @@ from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runs import call as calls
 from colonnade.runs import jobs as queue
-from colonnade.runs.budgets import accounts
+from colonnade.runs.budgets import accounts, notes
 from colonnade.runs.fit import RunDriver
 from colonnade.runs.scoring import _check_elsewhere
 from colonnade.runtime.hosted_node import HostedNode, Standing
@@ -300,3 +300,14 @@ def test_a_job_whose_run_is_over_is_not_begun_again(how, told, tmp_path):
     with closing(RunStore(tmp_path)) as store, store.run_once(job_key(job)) as run:
         store.end(run, how)
     assert queue._drive(job, "no job at all", None, None, tmp_path) == (*told, run)
+
+
+@pytest.mark.chance(0, "counts of rows over a public bound: exact, for the operator alone")
+def test_a_partys_operator_reads_how_many_rows_were_over_the_bound(tmp_path):
+    rows = np.full((30, 3), 0.5)
+    rows[:7] = 0.9
+    fed = co.Federation.split(rows, np.linspace(-1, 1, 30), parties={"a": [0, 1], "b": [2]}, label="b")
+    terms = co.Privacy(1.0, 1e-6, row_norm={"a": 1.0, "b": 2.0}, feature_bound=1.0, label_bound=1.0, trust="nobody")
+    fit = co.fit(fed, co.Problem(co.LeastSquares()), co.PrivateGram(cross="none"), terms, store=tmp_path)
+    assert notes(tmp_path, "a") == [(fit.run, "7 of 30 rows were over the public bound and were shortened")]
+    assert notes(tmp_path, "b") == []
