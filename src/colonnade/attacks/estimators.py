@@ -28,7 +28,10 @@ if TYPE_CHECKING:  # they bring scikit-learn with them
     from colonnade.estimators.recipe import Linear, PickRecipe, RowRecipe
 
 Table = tuple[Floats, Floats]
-COLUMNS, STEPS, PICKS, RADIUS = 3, 3, 3, 2.0
+COLUMNS = 3
+STEPS = 3
+PICKS = 3
+RADIUS = 2.0
 
 
 # ------------------------------------------------------------------------------------------------ rows of norm 1
@@ -108,7 +111,8 @@ class RowFits:
 
     def releases(self, setting: Setting, inside: bool, trials: int) -> Floats:
         """The likelihood ratio of everything that a fit releases."""
-        recipe, both = self._recipe(setting), tables(setting, self.last)
+        recipe = self._recipe(setting)
+        both = tables(setting, self.last)
         return np.array([_log_ratio(recipe, both, seen) for seen, _ in self._fits(setting, inside, trials)])
 
     def models(self, setting: Setting, inside: bool, trials: int) -> Floats:
@@ -168,7 +172,9 @@ def _pick_fits(setting: Setting, inside: bool, trials: int) -> Iterator[tuple[li
 def _picks_log_ratio(setting: Setting, history: tuple[tuple[int, int], ...]) -> float:
     """The log-ratio of every pick given the ones before, added up; the formulas are written down anew here."""
     sides = [pick_table(setting, inside) for inside in (True, False)]
-    scale, total, w = gumbel_scale(2.0, setting.rho / len(history)), 0.0, np.zeros(COLUMNS)
+    scale = gumbel_scale(2.0, setting.rho / len(history))
+    total = 0.0
+    w = np.zeros(COLUMNS)
     for t, (index, sign) in enumerate(history, 1):
         first, second = (sign * (np.clip(X, -1, 1).T @ (-y * expit(-y * (np.clip(X, -1, 1) @ w)))) for X, y in sides)
         # With the sign turned into the scores, the candidate that was picked is always the one at `index`.

@@ -33,8 +33,14 @@ from colonnade.problem import L1Ball, LeastSquares, Logistic, Problem
 from colonnade.problem.problem import PublicLabels
 from colonnade.runtime.program import COORDINATOR
 
-PICKS, RADIUS, COLUMNS = 4, 2.0, 2  # of the central method
-ROWS, SIZE, ROUNDS = 21, 8, 2  # of the block method
+# of the central method
+PICKS = 4
+RADIUS = 2.0
+COLUMNS = 2
+# of the block method
+ROWS = 21
+SIZE = 8
+ROUNDS = 2
 NAMES = ("one", "two")
 
 
@@ -44,7 +50,8 @@ NAMES = ("one", "two")
 def _choices(setting: Setting, inside: bool) -> list[tuple[int, int]]:
     """One run of the holder's program behind its own gate and budget: every signed column that left."""
     X, y = table(setting, inside, COLUMNS)
-    method, places = CentralFrankWolfe(rounds=PICKS), np.arange(COLUMNS)
+    method = CentralFrankWolfe(rounds=PICKS)
+    places = np.arange(COLUMNS)
     privacy = Privacy(setting.epsilon, setting.delta, "nobody", feature_bound=1.0)
     job = Job(Problem(Logistic(), L1Ball(RADIUS)), Roster(len(y), {PARTY: tuple(places.tolist())}, PARTY), privacy)
     gate = gate_of(PARTY, setting, method.price(job))
@@ -62,7 +69,8 @@ def transcripts(setting: Setting, inside: bool, trials: int) -> Floats:
 def _history_log_ratio(setting: Setting, history: tuple[tuple[int, int], ...]) -> float:
     """The log-ratio of every choice given the ones before, added up; the formulas are written down anew here."""
     tables = [table(setting, side, COLUMNS) for side in (True, False)]
-    total, x = 0.0, np.zeros(COLUMNS)
+    total = 0.0
+    x = np.zeros(COLUMNS)
     for t, (index, sign) in enumerate(history):
         first, second = (sign * (X.T @ (-y * expit(-y * (X @ x)))) for X, y in tables)
         scale = gumbel_scale(2 * float(expit(np.abs(x).sum())), setting.rho / PICKS)
@@ -103,12 +111,14 @@ def _sketch_score(claim: Setting, inside: bool) -> float:
     privacy = Privacy(claim.epsilon, claim.delta, "nobody", feature_bound=1.0)
     roster = Roster(ROWS, {"one": (0, 1), "two": (2, 3), "labels": ()}, "labels")
     job = Job(Problem(LeastSquares(), L1Ball(1.0)), roster, privacy)
-    plans, found = method.price(job), 0.0
+    plans = method.price(job)
+    found = 0.0
     last = Block(spot[:, None].copy(), np.zeros(1, np.int64))  # its sketch is the last row's column of J
     for name in NAMES:
         gate = gate_of(name, claim, plans)
         block = Block(X, np.array(roster.positions[name]))
-        sketch, program = HashedSketch(gate.run, SIZE, ROWS), method.party(job, block, gate)
+        sketch = HashedSketch(gate.run, SIZE, ROWS)
+        program = method.party(job, block, gate)
         next(program)
         for t in range(ROUNDS):
             pick = ask(gate, program, t, Slope(spot, spot))

@@ -57,7 +57,8 @@ class LowerBound:
 
 def epsilon_lower_bound(scores_in: Scores, scores_out: Scores, delta: float, confidence: float) -> LowerBound:
     """How large epsilon must be, given the attacker's scores under the two neighbours, one score a trial."""
-    scores_in, scores_out = np.asarray(scores_in, dtype=float), np.asarray(scores_out, dtype=float)
+    scores_in = np.asarray(scores_in, dtype=float)
+    scores_out = np.asarray(scores_out, dtype=float)
     trials = scores_in.size
     if scores_in.shape != (trials,) or scores_out.shape != (trials,) or trials < 2:
         shapes = f"{scores_in.shape} and {scores_out.shape}"

@@ -52,7 +52,8 @@ def gaussian(setting: Setting, inside: bool, trials: int) -> Floats:
 
 def replayed(setting: Setting, inside: bool, trials: int, lives: int = 16) -> Floats:
     """A step that is released, then replayed after each of fifteen crashes; all sixteen answers are seen."""
-    exact, seen = _many_sums(setting, inside, trials), []
+    exact = _many_sums(setting, inside, trials)
+    seen = []
     with TemporaryDirectory() as folder:
         log = FileLog(Path(folder) / "party.db")
         for life in range(lives):
@@ -72,11 +73,13 @@ def _signed(setting: Setting, inside: bool) -> Floats:
 
 
 def noisy_max(setting: Setting, inside: bool, trials: int) -> Floats:
-    first, second = _signed(setting, True), _signed(setting, False)
+    first = _signed(setting, True)
+    second = _signed(setting, False)
     scale = gumbel_scale(2.0, setting.rho)
     ratios = [choice_log_ratio(i, first, second, scale) for i in range(first.size)]
     gate = _gate(Mechanism.GUMBEL, setting, trials)
-    exact, found = Private(_sums(setting, inside), 2.0), np.empty(trials)
+    exact = Private(_sums(setting, inside), 2.0)
+    found = np.empty(trials)
     for trial in range(trials):
         gate.begin(trial, trial, None)
         index, sign = gate.noisy_max(exact, rho=setting.rho)

@@ -122,7 +122,9 @@ class _AttackJob:
     trials: int
 
     def __post_init__(self) -> None:
-        known, claim, trials = self.target.adversaries, self.setting, self.trials
+        known = self.target.adversaries
+        claim = self.setting
+        trials = self.trials
         if self.adversary not in known:
             raise InvalidInput(f"{self.name!r} has no adversary {self.adversary!r}; choose {', '.join(known)}.")
         if not (0 < claim.epsilon < math.inf and 0 < claim.delta < 1):
@@ -153,7 +155,8 @@ def _run(listed: Sequence[_AttackJob], progress: bool, jobs: int) -> list[Result
         for found in mapper(_attack, work):
             scores.append(found)
             show({"round": sum(done.size for done in scores)})
-    results, at = [], 0
+    results = []
+    at = 0
     for job in listed:
         count = len(job.batches()) // 2
         inside, outside = (np.concatenate(scores[at + i : at + i + count]) for i in (0, count))

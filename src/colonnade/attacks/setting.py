@@ -22,7 +22,8 @@ from colonnade.privacy.statement import OF_TRUST, Guarantee, Trust, guarantee_un
 from colonnade.privacy.store import MemoryLog
 from colonnade.runtime.program import COORDINATOR, Fold
 
-RUN, PARTY = "audit", "party"
+RUN = "audit"
+PARTY = "party"
 CLAIMS = (0.1, 1.0, 4.0)
 LABEL_FLIPPED = "replace one row of 21: the same features, the opposite label"
 LIKELIHOOD = "the likelihood ratio"
@@ -113,12 +114,14 @@ def drive(programs: Mapping[str, Any], gates: Mapping[str, Gate]) -> list[tuple[
     boxes: dict[tuple[str, str], deque[Any]] = {(a, b): deque() for a in programs for b in programs}
     waits: dict[str, tuple[str, ...]] = dict.fromkeys(programs, ())
     folds: dict[str, Fold | None] = dict.fromkeys(programs)
-    ticks, sent = dict.fromkeys(programs, 0), []
+    ticks = dict.fromkeys(programs, 0)
+    sent = []
     while waits:
         ready = [name for name, wait in waits.items() if all(boxes[a, name] for a in wait)]
         assert ready, "every program waits for another"
         for name in ready:
-            tick, inbox = ticks[name], {sender: boxes[sender, name].popleft() for sender in waits[name]}
+            tick = ticks[name]
+            inbox = {sender: boxes[sender, name].popleft() for sender in waits[name]}
             gates[name].begin(tick, tick, None)
             if (fold := folds[name]) is not None:
                 fold.add(inbox)
@@ -129,7 +132,9 @@ def drive(programs: Mapping[str, Any], gates: Mapping[str, Gate]) -> list[tuple[
                 del waits[name]
                 continue
             gates[name].flush()
-            waits[name], folds[name], ticks[name] = post.wait, post.fold, tick + 1
+            waits[name] = post.wait
+            folds[name] = post.fold
+            ticks[name] = tick + 1
             for receiver, message in post.to.items():
                 boxes[name, receiver].append(message)
                 sent.append((name, receiver, message))

@@ -25,11 +25,21 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import Logistic, Problem, Ridge
 
-HOLDER, LABELLER = "one", "labels"
-ROWS, SHORT = 200, 8  # rows of the two tables
-RIDGE, STEEP = 10.0, 1000.0  # their ridges: where the bounds are nearly reached, and an entry out of bounds shows
-ROUNDS, RADIUS, NORM, CLIPPED = 3, 0.1, 1.0, 2.0
-WILD, FAR = 50.0, 1e6  # an entry beyond its bound; a coupling beyond every clip
+HOLDER = "one"
+LABELLER = "labels"
+# rows of the two tables
+ROWS = 200
+SHORT = 8
+# their ridges: where the bounds are nearly reached, and an entry out of bounds shows
+RIDGE = 10.0
+STEEP = 1000.0
+ROUNDS = 3
+RADIUS = 0.1
+NORM = 1.0
+CLIPPED = 2.0
+# an entry beyond its bound; a coupling beyond every clip
+WILD = 50.0
+FAR = 1e6
 
 
 # ------------------------------------------------------------------------------------------------ one row
@@ -45,7 +55,8 @@ def models_seen(claim: Setting, inside: bool, trials: int) -> Floats:
 
 def row_table(inside: bool) -> tuple[Floats, Floats]:
     """Ones; the last row is far beyond the bound, on either side, and so is its label."""
-    column, labels = np.ones(ROWS), np.ones(ROWS)
+    column = np.ones(ROWS)
+    labels = np.ones(ROWS)
     column[-1], labels[-1] = (WILD, WILD) if inside else (-WILD, -WILD)
     return column, labels
 
@@ -53,12 +64,14 @@ def row_table(inside: bool) -> tuple[Floats, Floats]:
 def _row_scores(claim: Setting, inside: bool) -> tuple[float, float, float]:
     """The log-ratios of the labels, of the predictions, and of the coefficient."""
     privacy = Privacy(claim.epsilon, claim.delta, "nobody", row_norm=NORM)
-    rho, spot = 1.0 / ROWS, np.eye(1, ROWS, ROWS - 1)[0]
+    rho = 1.0 / ROWS
+    spot = np.eye(1, ROWS, ROWS - 1)[0]
     tell = _holders(claim, privacy, ROW, RIDGE, *row_table(inside))
     label = _weight(2.0, admm.LABELS * claim.rho) * 2.0 * float(tell(LABELLER, admm.SendNoisyLabels()).values.value[-1])
     push = rho * NORM * (NORM * RADIUS + CLIPPED)
     moves = math.hypot(2 * NORM * RADIUS, push / math.sqrt(RIDGE * rho))
-    seen, prediction = np.zeros(ROWS), 0.0
+    seen = np.zeros(ROWS)
+    prediction = 0.0
     for _ in range(ROUNDS - 1):
         coupling = admm.Couple(np.full(ROWS, -FAR))  # every residual at its clip: ‖x‖ at its bound
         seen = tell(HOLDER, coupling).prediction.value
@@ -77,7 +90,8 @@ def columns_seen(claim: Setting, inside: bool, trials: int) -> Floats:
 
 def _column_score(claim: Setting, inside: bool) -> float:
     privacy = Privacy(claim.epsilon, claim.delta, "nobody", feature_bound=1.0)
-    rho, column = 1.0 / SHORT, np.ones(SHORT)
+    rho = 1.0 / SHORT
+    column = np.ones(SHORT)
     other = np.where(np.arange(SHORT) % 2 == 0, 1.0, -1.0)
     tell = _holders(claim, privacy, COLUMN, STEEP, WILD * (column if inside else other), np.ones(SHORT))
     pull = rho * CLIPPED * math.sqrt(SHORT)  # ‖v‖ of a residual at its clip in every row

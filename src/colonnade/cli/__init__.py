@@ -23,7 +23,10 @@ from typer.main import get_group
 from colonnade.cli import options
 from colonnade.cli.terminal import EXIT_CODES, answer, explained
 
-FILES, BETWEEN, KEPT, ABOUT = "From files to answers", "Between organisations", "What was spent, what ran", "About"
+FILES = "From files to answers"
+BETWEEN = "Between organisations"
+KEPT = "What was spent, what ran"
+ABOUT = "About"
 
 
 class Listed(NamedTuple):
@@ -127,7 +130,8 @@ def _at(where: str) -> Any:
 def _load(name: str) -> Any:
     """The command of this name, from its file."""
     listed = COMMANDS[name]
-    found, tree = _at(listed.where), typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
+    found = _at(listed.where)
+    tree = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
     if isinstance(found, typer.Typer):
         for where in listed.more:
             found.command()(_at(where))

@@ -250,11 +250,13 @@ def _write_plot(store: Path, target: Path) -> None:
     figure = plotly_objects().Figure()
     for account in budget.accounts(store):
         curve = [(when, spent) for when, spent in budget.spending(store, account.party) if math.isfinite(spent)]
-        times, spent = [when for when, _ in curve], [value for _, value in curve]
+        times = [when for when, _ in curve]
+        spent = [value for _, value in curve]
         figure.add_scatter(x=times, y=spent, name=account.party, mode="lines+markers", line_shape="hv")
         if account.budget.epsilon is not None:
             figure.add_hline(y=account.budget.epsilon, line_dash="dash", annotation_text=f"limit of {account.party}")
-    title, spent_axis = f"Privacy spent over time in {store}", "epsilon spent in all periods"
+    title = f"Privacy spent over time in {store}"
+    spent_axis = "epsilon spent in all periods"
     figure.update_layout(title=title, xaxis_title="time (UTC)", yaxis_title=spent_axis)
     write_text(target, figure.to_html(include_plotlyjs=True))
     typer.echo(str(target), err=True)

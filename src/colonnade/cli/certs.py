@@ -109,7 +109,8 @@ def show(
     with explained():
         from colonnade.network import certs
 
-        revoked, files = frozenset[int](), [path]
+        revoked = frozenset[int]()
+        files = [path]
         if path.is_dir():
             files = [path / "authority.pem", *sorted((path / "issued").glob("*.pem"))]
             revoked = certs.revoked_serials(path / "revoked.pem", [certs.read(files[0])])

@@ -69,7 +69,8 @@ def _show(found: Declared) -> None:
     from colonnade.cli.round_figures import in_words
 
     table = table_of("To be confirmed", ("party", "column", "taken as", "figures"))
-    label, places = found.label, {(mark.place, mark.table) for mark in found.marks}
+    label = found.label
+    places = {(mark.place, mark.table) for mark in found.marks}
     if ("data.label.source", 0) in places:
         ends = None if label.range is None else f"{label.range.low:,.12g} to {label.range.high:,.12g}"
         table.add_row(
@@ -107,11 +108,13 @@ def _declared_public(config: Path, found: Declared) -> dict[Path, str]:
 
 def _changed(file: Path, tables: tuple[str, ...]) -> tuple[str, int]:
     """The text with every mark in tables of these names made public, and how many that are; "" is above all tables."""
-    count, lines = 0, []
+    count = 0
+    lines = []
     for head, line in _under(file.read_text(encoding="utf-8")):
         inside = any(head == name or (name and head.endswith(name)) for name in tables)
         if inside and (mark := MARK.match(line)):
-            line, count = f"{mark[1]}{SAID}", count + 1
+            line = f"{mark[1]}{SAID}"
+            count = count + 1
         lines.append(line)
     return "\n".join(lines) + "\n", count
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from colonnade.runs.config import JobFile
     from colonnade.runs.preview import Preview
 
-app, federation = typer.Typer(), typer.Typer()
+app = typer.Typer()
+federation = typer.Typer()
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check all that needs no party; ask nobody, write nothing.")]
 SupposedRows = Annotated[int | None, typer.Option(min=1, help="With --dry-run: suppose so many common rows.")]
@@ -65,7 +66,8 @@ def run(
 
         log_to_stderr(as_json, quiet or dry_run)
         check_service()
-        asked, fed = load_job(job), co.Federation.open(file)
+        asked = load_job(job)
+        fed = co.Federation.open(file)
         for target in (output, report):
             if target is not None:
                 check_target(target)
@@ -219,7 +221,9 @@ def check(
         assert fed.away is not None
         waiting = f"waiting for {len(fed.parties)} parties, {patience:g} seconds at most"
         with co.Grpc(hub_address(fed, listen), certs, patience=patience) as hub, busy(waiting, quiet or as_json):
-            found, troubles, roads = hub.hello(fed.away), hub.check(fed.away), hub.roads(fed.away)
+            found = hub.hello(fed.away)
+            troubles = hub.check(fed.away)
+            roads = hub.roads(fed.away)
         direct = [pair for pair, up in roads.items() if up]
         apart = [pair for pair, up in roads.items() if not up]
         troubles += [f"{one} and {other} are not connected; see both logs" for one, other in apart]

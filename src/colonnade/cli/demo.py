@@ -41,7 +41,8 @@ def demo(
         silent = quiet or as_json
         told = Console(stderr=True, quiet=silent)
         check_target(report)
-        watched, tell = told.is_terminal and not silent, partial(told.print, style="dim", highlight=False)
+        watched = told.is_terminal and not silent
+        tell = partial(told.print, style="dim", highlight=False)
         found = job.run(rows=rows, rounds=rounds, epsilon=epsilon, progress=watched, tell=tell)
         path = job.report(found, report)
         if as_json:

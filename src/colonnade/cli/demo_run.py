@@ -51,7 +51,8 @@ MEASURE = "AUC on held-out flights"
 RADIUS = 20.0  # chosen by hand, like the two below: a good answer within the minute
 ROUNDS = 60
 TOLERANCE = 0.02  # where every model without privacy stops
-EPSILON, DELTA = 1.0, 1e-6
+EPSILON = 1.0
+DELTA = 1e-6
 RIDGE = 1e-6  # the noise asks for far more than this, and the method adds it by itself
 
 Tell = Callable[[str], None]
@@ -136,7 +137,8 @@ def run(
     private = DemoModel(PRIVATE, tuple(training), fitted, *_auc(test.labels, fitted.scores(test)))
     joint = model(JOINT, training)
     alone = tuple(model(f"{party} alone", own_frames(training, party)) for party in training)
-    late, seconds = float(np.mean(federation.labels)), time.perf_counter() - began
+    late = float(np.mean(federation.labels))
+    seconds = time.perf_counter() - began
     return Demo(private, joint, alone, federation.alignment, test.alignment, late, seconds)
 
 

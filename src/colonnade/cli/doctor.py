@@ -27,7 +27,9 @@ from colonnade.cli.terminal import EXTRAS, answers, busy, explained, table_of
 from colonnade.errors import InvalidInput
 
 STYLES = {"ok": "green", "note": "yellow", "trouble": "bold red"}
-OK, NOTE, TROUBLE = "ok", "note", "trouble"
+OK = "ok"
+NOTE = "note"
+TROUBLE = "trouble"
 NEEDED = ("numpy", "scipy", "numba", "scikit-learn", "cryptography", "polars")
 LEAST_SPACE = 2**30  # bytes: a private run over a million rows keeps about as much
 SLOW_SYNC = 0.05  # seconds; every step of a durable run waits for one

@@ -58,7 +58,8 @@ def evaluate(
         from colonnade.cli.predict import check_parties, cut_cells, federation_of, files_of
         from colonnade.runs.evaluation import evaluation_of
 
-        model, files = co.load(saved), files_of(party)
+        model = co.load(saved)
+        files = files_of(party)
         check_parties(model, files, [])
         column = label or _label_of(model, files)
         if (report is None) != (rows_are is None):

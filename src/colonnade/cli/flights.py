@@ -174,7 +174,8 @@ def _weather(folder: Path) -> pl.DataFrame:
     import polars as pl
 
     measured = ["temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib"]
-    names, types = ["origin", "time_hour", *measured], {name: pl.Float64() for name in measured}
+    names = ["origin", "time_hour", *measured]
+    types = {name: pl.Float64() for name in measured}
     table = pl.read_csv(folder / "weather.csv", columns=names, schema_overrides=types, null_values="NA")
     # Twelve sectors of 30 degrees, named by their middle; stations report 0 for calm and 360 for north.
     sector = ((pl.col("wind_dir") + 15.0) // 30.0 % 12.0 * 30.0).replace(0.0, 360.0).cast(pl.Int64)

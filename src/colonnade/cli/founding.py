@@ -113,7 +113,8 @@ def write_organisations(
     """Fill a new folder; `members` are the parties' schemas, and where each one's table will be."""
     if folder.exists() and any(folder.iterdir()):
         raise co.InvalidInput(f"{folder} is not empty; name a new folder.")
-    authority, parties = folder / "authority", {}
+    authority = folder / "authority"
+    parties = {}
     certs.init(authority)
     for name in (COORDINATOR, *members):
         home = folder / name

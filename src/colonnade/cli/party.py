@@ -87,7 +87,9 @@ def _answer_until_stopped(settings: PartyFile, yes: bool) -> None:
     from colonnade.network.transport.party import serve
 
     told = logging.getLogger("colonnade.party")
-    stop, metrics, states = terminal.until_stopped(), Metrics(), ["dialling"]
+    stop = terminal.until_stopped()
+    metrics = Metrics()
+    states = ["dialling"]
 
     def hear(state: str) -> None:
         states[:] = [state]  # what it changes, and why, is in the log of the stream
@@ -108,7 +110,9 @@ def _answer_until_stopped(settings: PartyFile, yes: bool) -> None:
         elif settings.approve == "inbox":
             box = settings.inbox(lambda asked: in_words(asked, service.ledger.budget()))
             last.callback(box.close)
-            service.approve, service.withdraw, service.asks_again = settings.passes_or(box), box.withdraw, True
+            service.approve = settings.passes_or(box)
+            service.withdraw = box.withdraw
+            service.asks_again = True
         if settings.metrics is not None:
             page = StatusPage(settings.metrics)
             page.include(metrics.text)
@@ -143,7 +147,8 @@ def _rehearse(settings: PartyFile, job: Path | None, rows: int | None, quiet: bo
         request = rehearse(settings, service, asked, rows)
         notices = service.data.seen.nothing if request is None else request.notices
         unused = service.data.seen.unused if request is None else request.unused
-        agreement, budget = service.agreement(), service.ledger.budget()
+        agreement = service.agreement()
+        budget = service.ledger.budget()
         limit = "none" if budget.epsilon is None else f"epsilon {shown(budget.epsilon)} at delta {budget.delta:g}"
         notes: list[str] = []
         facts: dict[str, str] = {"party": settings.name, "rows": f"{service.data.rows:,}", "hub": settings.hub}
@@ -277,7 +282,8 @@ def _show(asked: Request, budget: Budget, console: Console | None = None) -> Non
 
     console = console or Console(stderr=True)
     console.print(f"\nThe coordinator proposes run {asked.run}", style="bold", markup=False)
-    terms, cost = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 2))
+    terms = Table.grid(padding=(0, 2))
+    cost = Table.grid(padding=(0, 2))
     for grid in (terms, cost):
         grid.add_column(min_width=8)
         grid.add_column(overflow="fold")
@@ -303,7 +309,9 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     from colonnade.runs.preview import Preview
     from colonnade.views.parts import count_noun, plain_words, problem_sentence, value_words
 
-    method, problem, privacy = asked.call.method, asked.call.problem, asked.call.privacy
+    method = asked.call.method
+    problem = asked.call.problem
+    privacy = asked.call.privacy
     yield "method", asked.terms.method, "" if isinstance(method, MaskedScores) else repr(method)
     if isinstance(method, MaskedScores):
         yield "model", f"run {method.model}", ""
@@ -316,7 +324,8 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     if privacy is None:
         yield "privacy", "none: exact values leave", ""
     else:
-        rho, unit = row_rho(asked.plans), asked.terms.unit
+        rho = row_rho(asked.plans)
+        unit = asked.terms.unit
         priced = Preview(asked.terms.method, asked.rows, (), rho, privacy.delta, None, unit=unit)
         yield "privacy", priced.price, repr(privacy)
         yield from ((kind, clause, "") for kind, clause in by_kind(asked.conditions).items())
@@ -354,7 +363,8 @@ def _cost(asked: Request, budget: Budget) -> str:
     if math.isinf(row):
         limit = f"your limit of epsilon {shown(budget.epsilon)}"
         return f"over {limit}, as no epsilon holds for exact values: it will be refused"
-    cost, limit = shown(epsilon(row, budget.delta)), f"{shown(budget.epsilon)} (delta {budget.delta:g})"
+    cost = shown(epsilon(row, budget.delta))
+    limit = f"{shown(budget.epsilon)} (delta {budget.delta:g})"
     words = f"costs at most epsilon {cost} of your limit {limit}; {budget.spent:.4g} is spent or reserved; "
     if is_refused(asked, budget):
         return words + f"only {epsilon(budget.left, budget.delta):.4g} is left, so it will be refused"

@@ -41,7 +41,9 @@ def predict(
       colonnade predict fit.json --party registry=new.csv --party bank=new.csv -o scores.csv --overwrite
     """
     with explained(AGAIN):
-        model, files, absent = co.load(saved), files_of(party), list(without or ())
+        model = co.load(saved)
+        files = files_of(party)
+        absent = list(without or ())
         check_parties(model, files, absent)
         check_new(output, overwrite, (saved, *files.values()))
         again = bool(absent) and model.released is not None
@@ -113,7 +115,8 @@ def federation_of(
     from colonnade.data.federation import ROW_KEY
     from colonnade.data.sources import table_at
 
-    keyed, on = model.on not in (None, ROW_KEY), str(model.on or ROW_KEY)
+    keyed = model.on not in (None, ROW_KEY)
+    on = str(model.on or ROW_KEY)
     wanted = [*model.coefficients, *([] if label is None else [model.label])]
     tables = {name: table_at(path) for name, path in files.items() if name in wanted}
     schemas = {name: model.schemas.get(name) or co.Schema(()) for name in tables}

@@ -92,7 +92,8 @@ def _parties(words: Sequence[str]) -> dict[str, Path]:
     for word in words:
         name, mark, path = word.partition("=")
         if not mark or Path(word).exists():
-            name, path = Path(word).stem, word
+            name = Path(word).stem
+            path = word
         if name in parties:
             raise co.InvalidInput(f"two parties would be called {name!r}; name one of them: --party NAME={path}")
         parties[name] = Path(path)

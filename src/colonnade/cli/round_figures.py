@@ -39,7 +39,9 @@ MEANT = {  # by the last word of a name: what a figure of that name can be
     "month": (1.0, 12.0),
 }
 OF_THE_CLOCK = (MEANT["hour"], MEANT["month"])
-BY_NAME, ROUNDED, AS_THEY_ARE = "by its name", "read off the rows, rounded outward", "read off the rows"
+BY_NAME = "by its name"
+ROUNDED = "read off the rows, rounded outward"
+AS_THEY_ARE = "read off the rows"
 LONG = dt.timedelta(days=730)
 
 
@@ -72,7 +74,8 @@ def meant_by(name: str) -> tuple[float, float] | None:
 
 def outward(low: float, high: float, whole: bool = False) -> tuple[float, float]:
     """Round figures around two; whole: no finer than 1."""
-    least, most = Decimal(repr(low)), Decimal(repr(high))
+    least = Decimal(repr(low))
+    most = Decimal(repr(high))
     tenth = (most - least) / 10
     power = Decimal(1).scaleb(tenth.adjusted())
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= tenth)

@@ -50,7 +50,8 @@ def list_runs(store: Path) -> list[dict[str, Any]]:
     with closing(open_existing(store)) as kept:
         opened = [row for node in kept.nodes() for row in kept.log(node).rows(kind="open")]
         terms = {row.run: json.loads(row.body)["terms"] for row in opened}
-        begun, over = kept.begun(), kept.ended()
+        begun = kept.begun()
+        over = kept.ended()
     lines = []
     for run, began in begun:
         about = terms.get(run, {})

@@ -62,7 +62,8 @@ def rows(
 
         log_to_stderr(as_json, quiet)
         check_service()
-        model, fed = co.load(fit), co.Federation.open(file)
+        model = co.load(fit)
+        fed = co.Federation.open(file)
         with co.Grpc(hub_address(fed, listen), certs, patience=patience) as hub:
             found = co.score(model, fed, without=without or (), engine=hub, store=store)
         assert isinstance(found, KeptScores)
@@ -101,7 +102,8 @@ def order(
         from colonnade.runs.fallbacks import fallback, link_of, says_classes
         from colonnade.runtime.run_store import new_run_id
 
-        model, there = co.load(fit), FederationFile.load(file)
+        model = co.load(fit)
+        there = FederationFile.load(file)
         _check_model(model, there.label[0], list(there.members))
         fallbacks = [fallback(model, [name.strip() for name in given.split(",")]) for given in missing or ()]
         made = Order(
@@ -177,7 +179,8 @@ def approve(
         from colonnade.network.score_order import today
         from colonnade.network.score_parts import Rows
 
-        made, holder = approved.order, settings.federation_file.label[0]
+        made = approved.order
+        holder = settings.federation_file.label[0]
         made.check_day(today())
         Rows(data, made, settings.store)  # its part of the model, its columns, and what it was learned from
         _check_fallbacks(made, fit, settings)
@@ -287,7 +290,8 @@ def part(
         with _at_party(order, file) as (settings, approved, data), contextlib.ExitStack() as last:
             terminal.to_stderr(as_json, quiet)
             terminal.to_file(log_file, log_size, log_keep)
-            name, members = settings.federation_file.label[0], settings.federation_file.members
+            name = settings.federation_file.label[0]
+            members = settings.federation_file.members
             if settings.name == name:
                 raise co.InvalidInput(f"{name!r} holds the labels: it runs `colonnade score serve`.")
             stop = terminal.until_stopped()
@@ -354,7 +358,8 @@ def _at_party(order: Path, file: Path) -> Iterator[tuple[PartyFile, Approved, Pa
     from colonnade.network.score_order import Approved, Order
     from colonnade.runtime.run_store import RunStore
 
-    settings, made = PartyFile.load(file), Order.load(order)
+    settings = PartyFile.load(file)
+    made = Order.load(order)
     with contextlib.closing(RunStore(settings.store)) as store:
         approved = Approved(made, settings.federation_file, settings.name, store, settings.identity())
         data = replace(settings.read_data(), models=settings.models or settings.store)  # no labels are needed

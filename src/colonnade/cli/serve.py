@@ -57,7 +57,8 @@ def serve(
         terminal.to_file(log, log_size, log_keep)
         fed = co.Federation.open(file)
         assert fed.away is not None
-        stop, at_once = threading.Event(), threading.Event()
+        stop = threading.Event()
+        at_once = threading.Event()
 
         def hear(*_: object) -> None:
             (at_once if stop.is_set() else stop).set()

@@ -271,7 +271,8 @@ def to_stderr(as_json: bool = False, quiet: bool = False) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines(as_json))
     root = logging.getLogger("colonnade")
-    root.handlers, root.propagate = [handler], False
+    root.handlers = [handler]
+    root.propagate = False
     root.setLevel(logging.WARNING if quiet else logging.INFO)
 
 

@@ -156,7 +156,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         """Linear scores of new rows, one column a model."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        coef, b = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
+        coef = np.atleast_2d(self.coef_)
+        b = np.atleast_1d(self.intercept_)
         X = X if self._rows is None else self._rows(X)
         return np.asarray(X @ coef.T + b)
 
@@ -239,7 +240,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         self, n: int, d: int, privacy: Privacy, targets: int, classify: bool, scale: float
     ) -> tuple[RowRecipe | PickRecipe, str]:
         """What will be released, and where it is derived: all public."""
-        bound, radius = float(self.feature_bound), float(self.radius) / scale
+        bound = float(self.feature_bound)
+        radius = float(self.radius) / scale
         rho = rho_for(privacy.epsilon, privacy.delta) * (1.0 - 1e-12)  # shares of it add up to a little less
         keep = None if self.max_features is None or self.max_features >= d else int(self.max_features)
         rounds = None if self.rounds is None else int(self.rounds)

@@ -183,8 +183,10 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
 
     def _run(self, federations: Sequence[Federation], losses: Sequence[Any], notices: Sequence[str] = ()) -> None:
         """One run for each federation, with its loss; `notices` are said before the first."""
-        problems, terms = [self._problem(loss) for loss in losses], self._terms(len(federations))
-        method, where = self.method, {"engine": self.engine, "store": self.store}
+        problems = [self._problem(loss) for loss in losses]
+        terms = self._terms(len(federations))
+        method = self.method
+        where = {"engine": self.engine, "store": self.store}
         search = None
         if self.epsilon is not None and terms is not None:
             search = looked_at(self.epsilon, terms.delta, partial(self._short_of, federations[0]))
@@ -254,7 +256,8 @@ def _place_columns(party: str, columns: Any, names: list[str]) -> Any:
 
 def joint_statement(statements: Sequence[PrivacyStatement], terms: Privacy | None) -> PrivacyStatement:
     """The statement of several runs about the same rows: prices add up, and it rests on what any of them rests on."""
-    first, count = statements[0], len(statements)
+    first = statements[0]
+    count = len(statements)
     if count == 1 or terms is None or first.guarantee == Guarantee.NONE:
         return first
     conditions = tuple(dict.fromkeys(one for statement in statements for one in statement.conditions))

@@ -45,7 +45,11 @@ TIME = 0.075  # length of the gradient flow for each unit of n·√(2rho)
 LONGEST_STEP = 2.0  # n times the step: with rows of norm 1 the squared loss descends up to here
 MOST_STEPS = 1000
 MOST_DRAWS = 200_000_000  # numbers of noise in a fit: about a minute
-SCREEN, MEAN, STEPPED_MEAN, CALIBRATE = 0.1, 0.03, 0.01, 0.05  # shares of the budget
+# shares of the budget
+SCREEN = 0.1
+MEAN = 0.03
+STEPPED_MEAN = 0.01
+CALIBRATE = 0.05
 SPREADS = 2.0 ** np.arange(-7.0, 2.0)  # sizes of scores that gradient steps may lead to: they aim at targets up to 2
 INSIDE = 0.98  # of all rows lie within the spread of scores
 FARTHEST_MEAN = 0.96  # of a target, however rare a class is: a released mean may lie anywhere
@@ -263,7 +267,8 @@ class RowRecipe:
 
     def _release_sum(self, gate: Gate, Z: Any, t: Floats) -> tuple[Floats, float]:
         """Σ (t_i − mean)·row_i: for two classes (1−π)S₊ − πS₋, up to a factor 2; and the spread of its scores."""
-        centre, main = self._centre(gate, t), self._shares[1]
+        centre = self._centre(gate, t)
+        main = self._shares[1]
         delta = 2.0 * (1.0 + abs(centre)) * self._slack  # |t − centre| ≤ 1 + |centre|, rows of norm 1 and any sign
         w = gate.gaussian(Private(np.asarray(Z.T @ (t - centre)), delta), rho=main).value
         sd = delta / math.sqrt(2.0 * main)
@@ -272,7 +277,8 @@ class RowRecipe:
 
     def _release_step(self, gate: Gate, Z: Any, t: Floats) -> tuple[Floats, float]:
         """Gradient steps on the squared loss with residuals cut at ±1, from the mean; the last one counts."""
-        centre, main = self._centre(gate, t), self._shares[1]
+        centre = self._centre(gate, t)
+        main = self._shares[1]
         # Rare classes move scores less and noise moves them as before, so the flow stops earlier: by the labels'
         # variance.
         variance = 1.0 - centre**2 if self.classify else 1.0

@@ -81,7 +81,8 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
         classes, targets, labels = declared_targets(self.classes, X, y)
         notices = about_classes(label_keys(labels), label_keys(classes))
         self.coef_, self.intercept_ = self._private(X, targets, True, 1.0, notices)
-        self.classes_, self.gap_ = classes, None
+        self.classes_ = classes
+        self.gap_ = None
         return self
 
     def _fit_open(self, X: Any, y: Any, sample_weight: Any, start: Floats | None) -> SparseClassifier:
@@ -106,7 +107,8 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
         self.intercept_ = np.array([model.b for model, _ in found])
         self.gap_ = max(model.gap for model, _ in found)
         self.history_ = [{"model": k, **row} for k, (_, history) in enumerate(found) for row in history]
-        self.privacy_, self._rows = None, None
+        self.privacy_ = None
+        self._rows = None
         return self
 
     def decision_function(self, X: Any) -> Floats:
@@ -222,15 +224,19 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
             y = np.asarray(y, dtype=np.float64)
             s = self._weights(X, sample_weight)
             found, self.history_ = self._solve(self._open_rows(X), y, s, LossCode.SQUARED, start)
-            self.coef_, self.intercept_, self.gap_ = found.w, found.b, found.gap
-            self.privacy_, self._rows = None, None
+            self.coef_ = found.w
+            self.intercept_ = found.b
+            self.gap_ = found.gap
+            self.privacy_ = None
+            self._rows = None
             return self
         if sample_weight is not None:
             raise InvalidInput("a private fit takes no sample_weight; leave it out.")
         if self.label_range is not None:
             low, high = check_range(self.label_range, self.label_bound)
         elif self.label_bound is not None and 1.0 / SENSIBLE <= self.label_bound <= SENSIBLE:
-            low, high = -float(self.label_bound), float(self.label_bound)
+            low = -float(self.label_bound)
+            high = float(self.label_bound)
         else:
             raise InvalidInput(
                 "a private fit needs label_range=(low, high), or label_bound=, a finite public bound of |y| above 0, "
@@ -239,12 +245,15 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
         X = self._private_rows(X)
         y = values_of(column_or_1d(y, warn=True))
         check_consistent_length(X, y)
-        middle, bound = (low + high) / 2.0, (high - low) / 2.0
+        middle = (low + high) / 2.0
+        bound = (high - low) / 2.0
         t = clean_cells(np.clip(np.nan_to_num(y, nan=middle), low, high) - middle, bound) / bound
         labels = count_labels(y)
         notices = () if labels is None else about_range(labels, low, high)
         coef, b = self._private(X, [t], False, bound, notices)
-        self.coef_, self.intercept_, self.gap_ = coef[0], middle + float(b[0]), None
+        self.coef_ = coef[0]
+        self.intercept_ = middle + float(b[0])
+        self.gap_ = None
         return self
 
     def predict(self, X: Any) -> Floats:

@@ -34,7 +34,8 @@ from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 
 DELTA = 1e-6  # of an estimator that names none
-SEARCH, VALIDATION = "sklearn.model_selection._search", "sklearn.model_selection._validation"
+SEARCH = "sklearn.model_selection._search"
+VALIDATION = "sklearn.model_selection._validation"
 SPLITS = ("cross_validate", "cross_val_predict")
 WORKERS = ("_fit_and_score", "_fit_and_predict")
 UNPRICED = ("permutation_test_score", "learning_curve", "validation_curve")
@@ -70,7 +71,9 @@ def looked_at(epsilon: float, delta: float, room: Callable[[float, int], str]) -
 
     room  given rho of a whole search and the number of its fits, why there is no room for them; empty if there is
     """
-    searches, around, evaluation = [], list(_frames()), None
+    searches = []
+    around = list(_frames())
+    evaluation = None
     for frame, module, name in around:
         here = frame.f_locals
         if name.startswith("fit") and isinstance(here.get("self"), Pipeline):  # or another library's kind of it
@@ -128,12 +131,14 @@ def _frames() -> Iterator[tuple[FrameType, str, str]]:
 
 def _of_candidates(here: dict[str, Any], evaluation: dict[str, Any] | None, epsilon: float, delta: float) -> Search:
     """A grid, or some of its candidates; the dearest of them stands for all."""
-    search, key = here["self"], here.get("parallel")
+    search = here["self"]
+    key = here.get("parallel")
     if key in _PRICED:
         return _PRICED[key]
     if type(search) not in (GridSearchCV, RandomizedSearchCV) or key is None or evaluation is None:
         raise _no_price(type(search).__name__)
-    candidates, splits = evaluation["candidate_params"], evaluation["n_splits"]
+    candidates = evaluation["candidate_params"]
+    splits = evaluation["n_splits"]
     rho = max(rho_for(epsilon, delta), *(_dearest(search.estimator, one) for one in candidates))
     fits = len(candidates) * splits + bool(search.refit)
     refit = ", and one on all rows" if search.refit else ""

@@ -20,7 +20,9 @@ MACHINE_WORDS = (8, 16, 32, 64)
 
 @njit(cache=True)
 def _pack(values, bits, mask, words):  # type: ignore[no-untyped-def]  # numba infers the types
-    word, filled, at = u64(0), u64(0), 0
+    word = u64(0)
+    filled = u64(0)
+    at = 0
     for value in values:
         v = u64(value) & mask
         word |= v << filled
@@ -38,7 +40,8 @@ def _pack(values, bits, mask, words):  # type: ignore[no-untyped-def]  # numba i
 def _unpack(words, bits, mask, out):  # type: ignore[no-untyped-def]  # numba infers the types
     for i in range(out.size):
         position = u64(i) * bits
-        at, shift = position >> u64(6), position & u64(63)
+        at = position >> u64(6)
+        shift = position & u64(63)
         v = words[at] >> shift
         if shift + bits > u64(64):
             v |= words[at + u64(1)] << (u64(64) - shift)
@@ -48,7 +51,9 @@ def _unpack(words, bits, mask, out):  # type: ignore[no-untyped-def]  # numba in
 @njit(cache=True, nogil=True)
 def _pack_rows(values, mask, bits, words):  # type: ignore[no-untyped-def]  # numba infers the types
     """Every row of `values + mask`, column j in its low bits[j] bits."""
-    word, filled, at = u64(0), u64(0), 0
+    word = u64(0)
+    filled = u64(0)
+    at = 0
     for i in range(values.shape[0]):
         for j in range(values.shape[1]):
             width = u64(bits[j])
@@ -67,15 +72,20 @@ def _pack_rows(values, mask, bits, words):  # type: ignore[no-untyped-def]  # nu
 @njit(cache=True, nogil=True)
 def _unpack_rows(words, first, bits, out):  # type: ignore[no-untyped-def]  # numba infers the types
     """Rows from bit `first` on, in vectors: where an entry lies is known before the others are read."""
-    offset, low, total = np.empty(bits.size, np.uint64), np.empty(bits.size, np.uint64), u64(0)
+    offset = np.empty(bits.size, np.uint64)
+    low = np.empty(bits.size, np.uint64)
+    total = u64(0)
     for j in range(bits.size):
-        offset[j], low[j] = total, u64(0xFFFFFFFFFFFFFFFF) >> (u64(64) - u64(bits[j]))
+        offset[j] = total
+        low[j] = u64(0xFFFFFFFFFFFFFFFF) >> (u64(64) - u64(bits[j]))
         total += u64(bits[j])
     for i in range(out.shape[0]):
-        row, start = out[i], u64(first) + u64(i) * total
+        row = out[i]
+        start = u64(first) + u64(i) * total
         for j in range(bits.size):
             position = start + offset[j]
-            at, shift = position >> u64(6), position & u64(63)
+            at = position >> u64(6)
+            shift = position & u64(63)
             # In two shifts, since one by 64 would not be defined; there is a word to spare at the end.
             row[j] = ((words[at] >> shift) | ((words[at + u64(1)] << (u64(63) - shift)) << u64(1))) & low[j]
 
@@ -83,15 +93,20 @@ def _unpack_rows(words, first, bits, out):  # type: ignore[no-untyped-def]  # nu
 @njit(cache=True, nogil=True)
 def _unpack_residues(words, first, bits, out, left):  # type: ignore[no-untyped-def]  # numba infers the types
     """The same as floats, each the residue nearest to zero, in the columns of `out` from `left` on."""
-    offset, unused, total = np.empty(bits.size, np.uint64), np.empty(bits.size, np.int64), u64(0)
+    offset = np.empty(bits.size, np.uint64)
+    unused = np.empty(bits.size, np.int64)
+    total = u64(0)
     for j in range(bits.size):
-        offset[j], unused[j] = total, 64 - bits[j]
+        offset[j] = total
+        unused[j] = 64 - bits[j]
         total += u64(bits[j])
     for i in range(out.shape[0]):
-        row, start = out[i, left : left + bits.size], u64(first) + u64(i) * total
+        row = out[i, left : left + bits.size]
+        start = u64(first) + u64(i) * total
         for j in range(bits.size):
             position = start + offset[j]
-            at, shift = position >> u64(6), position & u64(63)
+            at = position >> u64(6)
+            shift = position & u64(63)
             word = (words[at] >> shift) | ((words[at + u64(1)] << (u64(63) - shift)) << u64(1))
             row[j] = (i64(word) << unused[j]) >> unused[j]
 
@@ -140,7 +155,9 @@ class PackedRows:
     """What `pack_rows` made, to be read a few rows at a time."""
 
     def __init__(self, packed: bytes, rows: int, bits: NDArray[np.int64]) -> None:
-        size, self._a_row, self._bits = rows_size(rows, bits), int(bits.sum()), bits
+        size = rows_size(rows, bits)
+        self._a_row = int(bits.sum())
+        self._bits = bits
         # Where they lie, but for the last rows: behind these there is no word to spare, so they are copied.
         words = np.frombuffer(packed, "<u8", size // 8)
         self._most = min(rows, 64 * max(0, words.size - 1) // max(1, self._a_row))
@@ -149,7 +166,8 @@ class PackedRows:
         tail = size - 8 * self._begin
         rest.view(np.uint8)[:tail] = np.frombuffer(packed, np.uint8, tail, 8 * self._begin)
         rest.setflags(write=False)  # as the others are: one kernel for both
-        self._words, self._rest = words.astype(np.uint64, copy=False), rest.astype(np.uint64, copy=False)
+        self._words = words.astype(np.uint64, copy=False)
+        self._rest = rest.astype(np.uint64, copy=False)
 
     def words(self, first: int, out: NDArray[np.unsignedinteger[Any]]) -> None:
         """Rows from `first` on, as many as `out` has, modulo 2^bits[j]."""

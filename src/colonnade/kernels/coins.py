@@ -56,14 +56,18 @@ def toss(head: float, chance: float, doubt: float) -> Any:
 
 def settle(stream: Stream, head: int, between: Between) -> bool:
     """Whether u < p, where `toss` left it open."""
-    u, bits, digits = head, HEAD, 40
+    u = head
+    bits = HEAD
+    digits = 40
     while True:
         low, high = between(digits)
         if Fraction(u + 1, 1 << bits) <= low:
             return True
         if Fraction(u, 1 << bits) >= high:
             return False
-        u, bits, digits = u << 64 | int(next_word(stream)), bits + 64, digits + 20
+        u = u << 64 | int(next_word(stream))
+        bits = bits + 64
+        digits = digits + 20
 
 
 def exp_between(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
@@ -88,7 +92,8 @@ def weight_between(log_weight: Fraction, ref: Fraction, factor: Fraction) -> Bet
     """factor·cosh(log_weight)·exp(-ref)."""
 
     def between(digits: int) -> tuple[Fraction, Fraction]:
-        up, down = exp_between(log_weight - ref, digits), exp_between(-log_weight - ref, digits)
+        up = exp_between(log_weight - ref, digits)
+        down = exp_between(-log_weight - ref, digits)
         return factor * (up[0] + down[0]) / 2, factor * (up[1] + down[1]) / 2
 
     return between

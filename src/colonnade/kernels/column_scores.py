@@ -96,9 +96,13 @@ def _block_slopes(loss: int, limit: float, width: int, block: Floats) -> None:
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc"})
 def _block_sums(width: int, block: Floats, steps: float) -> Any:
-    total, trend, bend = np.int64(0), 0.0, 0.0
+    total = np.int64(0)
+    trend = 0.0
+    bend = 0.0
     for j in range(width):
-        x, v, q = block[0, j], block[1, j], block[3, j]
+        x = block[0, j]
+        v = block[1, j]
+        q = block[3, j]
         total += whole(x * q * steps)
         near = min(max(v, -FARTHEST), FARTHEST)
         trend += x * (abs(q) * (1.0 - abs(q)) * near)
@@ -121,7 +125,9 @@ def score_and_trend(
     block: Floats,
 ) -> Any:
     """(score in grid steps, trend, bend) of a column; block is scratch, 4 x BLOCK: x, v, y, q."""
-    total, trend, bend = np.int64(0), 0.0, 0.0
+    total = np.int64(0)
+    trend = 0.0
+    bend = 0.0
     for base in range(start, stop, BLOCK):
         width = min(BLOCK, stop - base)
         for j in range(width):
@@ -140,7 +146,8 @@ def score_and_trend(
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "nnan", "nsz"})
 def _leans(v: Floats, q: Floats, lean: Floats) -> Any:
     # predictions and slopes are finite, so that the maximum may assume it ("nnan") and use vector instructions
-    total, top = 0.0, 0.0
+    total = 0.0
+    top = 0.0
     for i in range(v.size):
         near = min(max(v[i], -FARTHEST), FARTHEST)
         lean[i] = abs(q[i]) * (1.0 - abs(q[i])) * near
@@ -169,7 +176,8 @@ def all_slopes(loss: int, limit: float, y: Floats, rows: Floats, m: float, v: Fl
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc"})
 def _full_sums(column: Array, q: Floats, lean: Floats, bound: float, steps: float) -> Any:
-    total, trend = np.int64(0), 0.0
+    total = np.int64(0)
+    trend = 0.0
     for i in range(column.size):
         x = clipped(column[i], bound)
         total += whole(x * q[i] * steps)
@@ -180,9 +188,13 @@ def _full_sums(column: Array, q: Floats, lean: Floats, bound: float, steps: floa
 @njit(cache=True, error_model="numpy", fastmath={"reassoc"})
 def two_full_sums(one: Array, two: Array, q: Floats, lean: Floats, bound: float, steps: float) -> Any:
     """Score and trend of two full columns."""
-    total, trend, total_two, trend_two = np.int64(0), 0.0, np.int64(0), 0.0
+    total = np.int64(0)
+    trend = 0.0
+    total_two = np.int64(0)
+    trend_two = 0.0
     for i in range(one.size):
-        x, z = clipped(one[i], bound), clipped(two[i], bound)
+        x = clipped(one[i], bound)
+        z = clipped(two[i], bound)
         total += whole(x * q[i] * steps)
         trend += x * lean[i]
         total_two += whole(z * q[i] * steps)
@@ -194,7 +206,8 @@ def two_full_sums(one: Array, two: Array, q: Floats, lean: Floats, bound: float,
 def _gathered_sums(
     data: Array, indices: Array, start: int, stop: int, q: Floats, lean: Floats, bound: float, steps: float
 ) -> Any:
-    total, trend = np.int64(0), 0.0
+    total = np.int64(0)
+    trend = 0.0
     for z in range(start, stop):
         x = clipped(data[z], bound)
         i = indices[z]
@@ -206,7 +219,14 @@ def _gathered_sums(
 @njit(cache=True, error_model="numpy", fastmath={"reassoc"})
 def tie_sums(data: Array, indices: Array, start: int, stop: int, slopes: NDArray[np.float32], bound: float) -> Any:
     """Σ x·slopes[row, g] for g = 0 … 7."""
-    a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    a = 0.0
+    b = 0.0
+    c = 0.0
+    d = 0.0
+    e = 0.0
+    f = 0.0
+    g = 0.0
+    h = 0.0
     for z in range(start, stop):
         x = clipped(data[z], bound)
         i = indices[z]
@@ -234,7 +254,8 @@ def score_from_slopes(
 @njit(cache=True, error_model="numpy", fastmath={"reassoc"})
 def sizes(data: Array, start: int, stop: int, bound: float) -> Any:
     """(Σ|x|, max|x|, Σx²) of a column."""
-    norm, square = 0.0, 0.0
+    norm = 0.0
+    square = 0.0
     top = np.int64(0)  # doubles that are not negative are ordered like their bits, which vector units compare freely
     for z in range(start, stop):
         a = abs(clipped(data[z], bound))

@@ -82,7 +82,8 @@ def scatter_rows(data, indices, indptr, chosen, scale, first, cursor, out):  # t
     """
     stop = first + out.shape[1]
     for j in range(chosen.size):
-        k, end = cursor[j], indptr[chosen[j] + 1]
+        k = cursor[j]
+        end = indptr[chosen[j] + 1]
         while k < end and indices[k] < stop:
             if indices[k] < first:
                 return False
@@ -99,17 +100,24 @@ def best_stump(values, rows, indptr, order, r):  # type: ignore[no-untyped-def] 
     total = 0.0
     for i in range(n):
         total += r[i]
-    best, where, at = -math.inf, 0, 0
+    best = -math.inf
+    where = 0
+    at = 0
     edge = 0.0
     for j in order:
         stored = 0.0
         for k in range(indptr[j], indptr[j + 1]):
             stored += r[rows[k]]
         zeros = n - (indptr[j + 1] - indptr[j])
-        k, below, cut = indptr[j], 0.0, 0
+        k = indptr[j]
+        below = 0.0
+        cut = 0
         while True:
             if abs(total - 2.0 * below) > best:
-                best, where, at, edge = abs(total - 2.0 * below), j, cut, total - 2.0 * below
+                best = abs(total - 2.0 * below)
+                where = j
+                at = cut
+                edge = total - 2.0 * below
             if zeros > 0 and (k == indptr[j + 1] or values[k] > 0.0):  # the run of zeros
                 below += total - stored
                 cut += zeros

@@ -103,8 +103,11 @@ def _weighted_loss(loss: int, y: Floats, s: Floats, v: Floats, b: float) -> Any:
 @njit(cache=True)
 def _best_intercept(loss: int, y: Floats, s: Floats, v: Floats, b: float) -> Any:
     """The b that minimises Σ s_i loss(v_i + b, y_i), from a guess: Newton steps kept within a bracket."""
-    q, h = np.empty(y.size), np.empty(y.size)
-    low, high, reach = -math.inf, math.inf, 1.0
+    q = np.empty(y.size)
+    h = np.empty(y.size)
+    low = -math.inf
+    high = math.inf
+    reach = 1.0
     for _ in range(100):
         _weighted_slopes(loss, y, s, v, b, q)
         slope = q.sum()
@@ -146,7 +149,8 @@ def _value(problem: SparseProblem, v: Floats, b: float) -> float:
 
 def certify(problem: SparseProblem, w: Floats, v: Floats, b: float) -> Certified:
     """The model and its gap: a pass over all columns."""
-    q, alpha = np.empty(problem.y.size), np.empty(problem.width)
+    q = np.empty(problem.y.size)
+    alpha = np.empty(problem.width)
     _weighted_slopes(int(problem.loss), problem.y, problem.s, v, b, q)
     csc_rmatvec(*problem.columns, q, alpha)
     steepest = float(np.abs(alpha).max(initial=0.0))
@@ -175,7 +179,10 @@ def corrective_fit(
     here = best = _with_intercept(problem, w, scores_of(problem, w), 0.0)
     negligible = NEGLIGIBLE * here.objective
     history: list[dict[str, float]] = []
-    size, mu, share, last_gap = FEWEST_COLUMNS, 0.0, 0.1, math.inf
+    size = FEWEST_COLUMNS
+    mu = 0.0
+    share = 0.1
+    last_gap = math.inf
     while True:
         history.append(here.row(len(history) + 1))
         best = here if here.gap < best.gap else best
@@ -221,14 +228,16 @@ def _goal(problem: SparseProblem, here: Certified, size: int, mu: float, target:
     top = np.argpartition(slopes, problem.width - size)[problem.width - size :]
     active = np.union1d(np.flatnonzero(here.w), top)
     # the gap is radius·(steepest − least), and both meet at the optimum's mu
-    least, steepest = max(-float(here.w @ here.alpha) / problem.radius, 0.0), float(slopes.max())
+    least = max(-float(here.w @ here.alpha) / problem.radius, 0.0)
+    steepest = float(slopes.max())
     mu = 0.5 * (least + steepest) if mu == 0.0 else min(max(mu, least), steepest)
     h = np.empty(problem.y.size)
     mass = row_curvatures(int(problem.loss), 1e-2, problem.y, problem.s, here.v, here.b, h)
     goal = here.w.copy()
     if active.size <= FEW_COLUMNS:
         x = np.append(goal[active], 0.0)
-        gram, slope = products(problem.columns, active, h), column_slopes(problem.columns, active, here.q)
+        gram = products(problem.columns, active, h)
+        slope = column_slopes(problem.columns, active, here.q)
         mu = solve_few(gram, problem.radius, mu, target, x, slope.copy())
         if mu < 0.0:
             x = np.append(goal[active], 0.0) + newton_move(gram, slope, goal[active], problem.radius)
@@ -242,7 +251,8 @@ def _goal(problem: SparseProblem, here: Certified, size: int, mu: float, target:
 
 def _towards(problem: SparseProblem, here: Certified, goal: Floats, goal_b: float) -> tuple[Floats, Floats] | None:
     """(w, v) after a step towards the goal that lowers the objective enough, or None; feasible by convexity."""
-    away, away_b = scores_of(problem, goal) - here.v, goal_b - here.b
+    away = scores_of(problem, goal) - here.v
+    away_b = goal_b - here.b
     descent = float(here.q @ away) + float(here.q.sum()) * away_b
     step = 1.0
     for _ in range(HALVINGS):
@@ -314,7 +324,8 @@ def _newton_step(problem: SparseProblem, here: Certified, support: Indices, bind
     h = np.empty(problem.y.size)
     row_curvatures(int(problem.loss), 1e-10, problem.y, problem.s, here.v, here.b, h)
     size = support.size
-    system, right = np.zeros((size + 2, size + 2)), np.zeros(size + 2)
+    system = np.zeros((size + 2, size + 2))
+    right = np.zeros(size + 2)
     system[: size + 1, : size + 1] = products(problem.columns, support, h)
     right[: size + 1] = -column_slopes(problem.columns, support, here.q)
     if binding:

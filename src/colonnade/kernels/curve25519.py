@@ -25,8 +25,12 @@ _SIZE = 32  # bytes of a number
 @njit(cache=True, nogil=True)
 def _is_square(a0, a1, a2, a3):  # type: ignore[no-untyped-def]  # numba infers the types
     """Whether a number below p, lowest word first, is a square: its Jacobi symbol, by halves and differences."""
-    one, top = u64(1), u64(63)
-    n0, n1, n2, n3 = u64(0xFFFFFFFFFFFFFFED), u64(0xFFFFFFFFFFFFFFFF), u64(0xFFFFFFFFFFFFFFFF), u64(0x7FFFFFFFFFFFFFFF)
+    one = u64(1)
+    top = u64(63)
+    n0 = u64(0xFFFFFFFFFFFFFFED)
+    n1 = u64(0xFFFFFFFFFFFFFFFF)
+    n2 = u64(0xFFFFFFFFFFFFFFFF)
+    n3 = u64(0x7FFFFFFFFFFFFFFF)
     square = True
     while a0 | a1 | a2 | a3:
         while not a0 & one:
@@ -43,7 +47,10 @@ def _is_square(a0, a1, a2, a3):  # type: ignore[no-untyped-def]  # numba infers 
         b0 = u64(a0 < n0)
         b1 = u64(a1 < n1 or (a1 == n1 and b0))
         b2 = u64(a2 < n2 or (a2 == n2 and b1))
-        a0, a1, a2, a3 = a0 - n0, a1 - n1 - b0, a2 - n2 - b1, a3 - n3 - b2
+        a0 = a0 - n0
+        a1 = a1 - n1 - b0
+        a2 = a2 - n2 - b1
+        a3 = a3 - n3 - b2
     return square
 
 
@@ -68,11 +75,13 @@ def onto_curve(uniform: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _inverses(numbers: list[int]) -> list[int]:
     """1/x of each, modulo p: of the product of all, which then loses one factor after the other."""
-    before, product = [], 1
+    before = []
+    product = 1
     for x in numbers:
         before.append(product)
         product = product * x % P
-    left, found = pow(product, -1, P), []
+    left = pow(product, -1, P)
+    found = []
     for x, rest in zip(reversed(numbers), reversed(before), strict=True):
         found.append(left * rest % P)
         left = left * x % P

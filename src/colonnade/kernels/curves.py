@@ -49,7 +49,8 @@ def hats(t: Floats, depth: int) -> Floats:
     """The hats of levels 1 to depth at numbers in [-1, 1], a column each, from left to right within a level."""
     out = np.empty((t.size, count(depth)))
     for j, (level, height) in enumerate(zip(levels(depth).tolist(), heights(depth), strict=True)):
-        wide, place = 2.0 ** (1 - level), j + 1 - (1 << (level - 1))
+        wide = 2.0 ** (1 - level)
+        place = j + 1 - (1 << (level - 1))
         out[:, j] = height * np.maximum(0.0, 1.0 - np.abs(t - (wide * (2 * place + 1) - 1.0)) / wide)
     return out
 

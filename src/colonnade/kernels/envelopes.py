@@ -42,7 +42,8 @@ def _note(x: int, total: int, trend: float, bends: Bends, law: Law, clock: Float
 def see_column(csc: Csc, k: int, x: int, rows: Rows, bends: Bends, law: Law, clock: Floats, heavy: Floats) -> None:
     """The score of column k, in place x of the table, from the slopes of all rows."""
     data, indices, indptr = csc
-    full, steps = heavy[x, table.FULL] == 1.0, 1.0 / law.grid
+    full = heavy[x, table.FULL] == 1.0
+    steps = 1.0 / law.grid
     total, trend = score_from_slopes(
         data, indices, indptr[k], indptr[k + 1], full, rows.slope, rows.lean, law.bound, steps
     )
@@ -54,7 +55,8 @@ def _keep(csc: Csc, k: int, x: int, law: Law, ties: Ties, clock: Floats, heavy: 
     """What was just seen, as part of a new snapshot; returns c times its size."""
     if ties.columns[0] >= 0:
         table.follow(csc, k, x, law, ties, clock[table.EPOCH], heavy)
-    heavy[x, table.SNAPSHOT], heavy[x, table.TAKEN] = heavy[x, table.SCORE], clock[table.EPOCH]
+    heavy[x, table.SNAPSHOT] = heavy[x, table.SCORE]
+    heavy[x, table.TAKEN] = clock[table.EPOCH]
     return law.c * abs(heavy[x, table.SCORE])
 
 
@@ -77,7 +79,10 @@ def see_needed(
     least: what the logarithm of all weights is at least. Returns the nonzeros read and the columns looked at.
     """
     data, _, indptr = csc
-    n, read, x, first = rows.y.size, 0, 0, -1
+    n = rows.y.size
+    read = 0
+    x = 0
+    first = -1
     # with ties a snapshot lasts long, and columns that are not in it have none
     share = math.log(which.size) + COOL_SHARE if ties.columns[0] >= 0 else NEEDED
     while x < which.size and ceiling[x] >= least - share:
@@ -93,7 +98,8 @@ def see_needed(
                 first = x  # waits for another one: two full columns are read in little more time than one
             else:
                 other = which[first]
-                a, b = data[indptr[other] : indptr[other] + n], data[indptr[k] : indptr[k] + n]
+                a = data[indptr[other] : indptr[other] + n]
+                b = data[indptr[k] : indptr[k] + n]
                 sums = two_full_sums(a, b, rows.slope, rows.lean, law.bound, 1.0 / law.grid)
                 _note(first, sums[0], sums[1], bends, law, clock, heavy)
                 _note(x, sums[2], sums[3], bends, law, clock, heavy)
@@ -185,7 +191,8 @@ def select_hot(
     for i in range(old.size):
         heavy[old[i], table.HOT] = 0.0
     looked = ceiling.size - 1 - np.searchsorted(ceiling[:-1][::-1], cut)  # beyond, no column can reach the cut
-    count, cool_top = 0, ceiling[looked]
+    count = 0
+    cool_top = ceiling[looked]
     for x in range(looked):
         scratch[x] = log_bound(heavy, x, horizon, now, c)
         if scratch[x] >= cut:

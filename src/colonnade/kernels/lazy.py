@@ -41,7 +41,9 @@ def column_norms(data: Array, indptr: Array, inflate: float, out: Floats) -> Non
 @njit(cache=True, fastmath={"reassoc", "contract"})
 def _distances(q: Floats, last: Floats, snapshot: Floats) -> Any:
     """(‖q − last‖, ‖q − snapshot‖, ‖q‖), and last = q. The order of these sums is free: margins cover it."""
-    moved, away, size = 0.0, 0.0, 0.0
+    moved = 0.0
+    away = 0.0
+    size = 0.0
     for i in range(q.size):
         a = q[i] - last[i]
         b = q[i] - snapshot[i]
@@ -76,7 +78,12 @@ def _largest_score(
 ) -> Any:
     """(|score|, column, sign, nonzeros read) of the candidate with the largest score, from the top bound down."""
     data, indices, indptr = csc
-    best, best_k, best_sign, read, count, done = -1.0, -1, 1, 0, 1, 0
+    best = -1.0
+    best_k = -1
+    best_sign = 1
+    read = 0
+    count = 1
+    done = 0
     left[0] = np.argmax(bound)
     while done < count:
         x = left[done]
@@ -85,9 +92,12 @@ def _largest_score(
         k = candidates[x]
         score = column_dot(data, indices, indptr[k], indptr[k + 1], q)
         read += indptr[k + 1] - indptr[k]
-        seen[x], stamp[x] = abs(score), path
+        seen[x] = abs(score)
+        stamp[x] = path
         if abs(score) > best or (abs(score) == best and k < best_k):
-            best, best_k, best_sign = abs(score), k, 1 if score >= 0.0 else -1
+            best = abs(score)
+            best_k = k
+            best_sign = 1 if score >= 0.0 else -1
         done += 1
         if done == 1:  # what the first one leaves, largest bound first: most steps leave little
             count = 1
@@ -105,20 +115,30 @@ def _lazy_kernel(
     csc: Csc, y: Floats, loss: int, radius: float, norms: Floats, index: Indices, sign: NDArray[np.int8], gap: Floats
 ) -> None:
     data, indices, indptr = csc
-    n, d = y.size, indptr.size - 1
+    n = y.size
+    d = indptr.size - 1
     most = 0
     for k in range(d):
         most = max(most, indptr[k + 1] - indptr[k])
     rounding = (2.0 * most + 2.0 * n + 64.0) * 2.0**-52
     inflate = 1.0 + (n + 8) * 2.0**-51
-    v, q, last = np.zeros(n), np.empty(n), np.zeros(n)
-    at_snapshot, bound = np.empty(d), np.empty(d)
-    candidates, left, seen, stamp = np.empty(d, dtype=np.int64), np.empty(d, dtype=np.int64), np.empty(d), np.empty(d)
+    v = np.zeros(n)
+    q = np.empty(n)
+    last = np.zeros(n)
+    at_snapshot = np.empty(d)
+    bound = np.empty(d)
+    candidates = np.empty(d, dtype=np.int64)
+    left = np.empty(d, dtype=np.int64)
+    seen = np.empty(d)
+    stamp = np.empty(d)
     inner = shrink_rows(loss, math.inf, 1.0, y, v, q)
     snapshot = q.copy()
     _, _, size = _distances(q, last, snapshot)
     reach = 0.02 * size
-    count, path, away, spent = 0, 0.0, 0.0, 0.0
+    count = 0
+    path = 0.0
+    away = 0.0
+    spent = 0.0
     for t in range(1, index.size + 1):
         if t == 1 or away > reach or spent > indptr[d]:
             if t > 1:
@@ -126,7 +146,8 @@ def _lazy_kernel(
                 reach *= 1.5 if away > reach else 0.6
                 snapshot[:] = q
             csc_rmatvec(data, indices, indptr, q, at_snapshot)
-            away, spent = 0.0, 0.0
+            away = 0.0
+            spent = 0.0
             count = _choose_candidates(at_snapshot, norms, reach + 2.0 * rounding * size, path, candidates, seen, stamp)
         far = away + rounding * size
         for x in range(count):

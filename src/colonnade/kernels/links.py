@@ -21,7 +21,10 @@ def exchange(
     """Writes mine (w_ij), theirs (w_ji) and middle (z); adds |x_j − x_i|², |z|², |ρ Δz|², |ρ (x_i − w_ij)|² to sums."""
     apart = size = moved = pull = 0.0
     for k in range(own.size):
-        x, y, w, v = own[k], other[k], mine[k], theirs[k]
+        x = own[k]
+        y = other[k]
+        w = mine[k]
+        v = theirs[k]
         z = 0.5 * (x + y)
         step = z - middle[k]
         apart += (y - x) * (y - x)
@@ -57,9 +60,14 @@ def anchored_exchange(
     apart = size = unbalanced = pull = residual = shift = turn = 0.0
     rest = 1.0 / (age + 1.0)
     for k in range(own.size):
-        x, y, w, v = own[k], other[k], pair[0, k], pair[1, k]
-        z, lam = 0.5 * (x + y), penalty * (x - w)
-        gap, sway = y - x, x + y - w - v
+        x = own[k]
+        y = other[k]
+        w = pair[0, k]
+        v = pair[1, k]
+        z = 0.5 * (x + y)
+        lam = penalty * (x - w)
+        gap = y - x
+        sway = x + y - w - v
         apart += gap * gap
         size += z * z
         unbalanced += sway * sway
@@ -67,7 +75,8 @@ def anchored_exchange(
         residual += 2.0 * (gap * gap + sway * sway)  # T − w is sway + gap at one end and sway − gap at the other
         shift += (z - then[0, k]) * (z - then[0, k])
         turn += (lam - then[1, k]) * (lam - then[1, k])
-        now[0, k], now[1, k] = z, lam
+        now[0, k] = z
+        now[1, k] = lam
         pair[0, k] = rest * anchor[0, k] + (1.0 - rest) * (2.0 * y - v)
         pair[1, k] = rest * anchor[1, k] + (1.0 - rest) * (2.0 * x - w)
     sums[0] += apart

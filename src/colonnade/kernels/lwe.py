@@ -88,9 +88,11 @@ NO_BITS = np.zeros((0, 0), np.int8)
 @njit(cache=True, nogil=True)
 def _lift(words, above, low_bits, low, high):  # type: ignore[no-untyped-def]  # numba infers the types
     """words + 2^32·above, with `low_bits` as low + 2^low_bits·high: all three as near to zero as they can be."""
-    step, part = 2.0**low_bits, 2.0**-low_bits
+    step = 2.0**low_bits
+    part = 2.0**-low_bits
     for i in range(words.shape[0]):
-        row, out = words[i], low[i]
+        row = words[i]
+        out = low[i]
         if above.size:
             upper = above[i]
             for j in range(row.size):
@@ -109,7 +111,8 @@ def _lift(words, above, low_bits, low, high):  # type: ignore[no-untyped-def]  #
 def _add_shifted(sums, shift, total):  # type: ignore[no-untyped-def]  # numba infers the types
     """total += 2^shift·sums, of whole numbers."""
     for i in range(total.shape[0]):
-        row, more = total[i], sums[i]
+        row = total[i]
+        more = sums[i]
         for j in range(row.size):
             row[j] += i64(more[j]) << shift
 
@@ -120,7 +123,8 @@ def _times_few(words, above, columns, out):  # type: ignore[no-untyped-def]  # n
     for i in range(words.shape[0]):
         row = words[i]
         for k in range(columns.shape[0]):
-            column, total = columns[k], i64(0)
+            column = columns[k]
+            total = i64(0)
             if above.size:
                 upper = above[i]
                 for j in range(row.size):

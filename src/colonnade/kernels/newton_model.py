@@ -58,7 +58,8 @@ def products(csc: Csc, active: Indices, h: Floats) -> Any:
     for i in range(h.size):
         out[last, last] += h[i]
     for a in range(last):
-        start, stop = indptr[active[a]], indptr[active[a] + 1]
+        start = indptr[active[a]]
+        stop = indptr[active[a] + 1]
         for z in range(start, stop):
             weighted[indices[z]] = data[z] * h[indices[z]]
             out[a, last] += weighted[indices[z]]
@@ -103,7 +104,9 @@ def _next_multiplier(mu: float, norm: float, radius: float, target: float, loose
     slope = loose if give == 0.0 else give
     if last_mu >= 0.0 and (norm - last_norm) * (mu - last_mu) < 0.0:
         slope = min(max((last_norm - norm) / (mu - last_mu), 0.25 * slope), 4.0 * slope)
-    settled[0], settled[1], settled[2] = slope, mu, norm
+    settled[0] = slope
+    settled[1] = mu
+    settled[2] = norm
     if slope > 0.0:
         mu = min(max(mu + (norm - radius) / slope, 0.5 * mu), 2.0 * mu + 1e-3 * target / radius)
     else:
@@ -126,7 +129,9 @@ def solve_few(gram: Floats, radius: float, mu: float, target: float, x: Floats, 
     last = x.size - 1
     settled = np.array([0.0, -1.0, 0.0])
     for _ in range(CHEAP_SWEEPS):
-        worst, norm, loose = 0.0, 0.0, 0.0
+        worst = 0.0
+        norm = 0.0
+        loose = 0.0
         for j in range(x.size):
             bend = gram[j, j]
             if bend <= 0.0:
@@ -155,7 +160,9 @@ def _sweep(
 ) -> Any:
     """One step for each live column; returns (largest violation, ‖w‖₁, Σ 1/curvature over the nonzero ones)."""
     data, indices, indptr = csc
-    worst, norm, loose = 0.0, 0.0, 0.0
+    worst = 0.0
+    norm = 0.0
+    loose = 0.0
     for a in range(active.size):
         k = active[a]
         if curvature[a] <= 0.0 or not live[a]:
@@ -191,7 +198,8 @@ def solve_many(
             curvature[a] += np.float64(data[z]) * data[z] * h[indices[z]]
     live = np.ones(active.size, dtype=np.bool_)
     settled = np.array([0.0, -1.0, 0.0])
-    moved, everything = 0.0, True
+    moved = 0.0
+    everything = True
     for _ in range(SWEEPS):
         slope = tilt.sum()
         if mass > 0.0:
@@ -224,15 +232,21 @@ def quadratic_minimum(hessian: Floats, linear: Floats, radius: float, start: Flo
     point of its face, until a coordinate comes to 0 or the norm to the radius. Where nothing stops it, the vertex that
     promises most joins, or 0 does: until the gap is rounding. Where H is not positive, the answer is no worse than u.
     """
-    u, diagonal = start.copy(), np.diag(hessian)
+    u = start.copy()
+    diagonal = np.diag(hessian)
     if float(diagonal.max()) <= 0.0:
         return u
     ridge = RIDGE * np.where(diagonal > 0.0, diagonal, diagonal.max())
-    bent, pull = hessian + np.diag(ridge), ridge * u - linear  # the ridge is around u: no bias
-    sign, joined, gap = np.sign(u), NORM - 1, np.inf
+    # the ridge is around u: no bias
+    bent = hessian + np.diag(ridge)
+    pull = ridge * u - linear
+    sign = np.sign(u)
+    joined = NORM - 1
+    gap = np.inf
     inside = signed and float(np.abs(u).sum()) < radius * (1.0 - 1e-12)
     for _ in range(10 * u.size + 100):
-        used, goal = np.flatnonzero(sign), np.zeros(u.size)
+        used = np.flatnonzero(sign)
+        goal = np.zeros(u.size)
         try:
             goal[used] = _best_on_face(bent[np.ix_(used, used)], pull[used], sign[used], None if inside else radius)
         except linalg.LinAlgError:
@@ -243,7 +257,8 @@ def quadratic_minimum(hessian: Floats, linear: Floats, radius: float, start: Flo
         if np.count_nonzero(sign * goal < 0.0) > 1 and leap.any():
             leap = back_within(leap, radius, signed)  # all that would come to 0, at once: if that is not worse
             if leap @ (0.5 * (bent @ leap) - pull) < u @ (0.5 * (bent @ u) - pull):
-                u, sign = leap, np.sign(leap)
+                u = leap
+                sign = np.sign(leap)
                 inside = signed and float(np.abs(u).sum()) < radius * (1.0 - 1e-12)
                 continue
         if share < 1.0:
@@ -253,7 +268,9 @@ def quadratic_minimum(hessian: Floats, linear: Floats, radius: float, start: Flo
             if stop != NORM:
                 u[stop] = sign[stop] = 0.0
             continue
-        slope, last, pull = hessian @ u + linear, gap, ridge * u - linear
+        slope = hessian @ u + linear
+        last = gap
+        pull = ridge * u - linear
         gap = float(u @ slope) + radius * float(np.abs(slope).max() if signed else -slope.min())
         size = float((np.abs(hessian) @ np.abs(u) + np.abs(linear)).max())
         if gap <= 8.0 * EPSILON * radius * size:
@@ -262,7 +279,8 @@ def quadratic_minimum(hessian: Floats, linear: Floats, radius: float, start: Flo
         promise = np.where(sign == 0.0, np.abs(slope) if signed else -slope, -np.inf)
         joined = int(np.argmax(promise))
         if signed and level > max(promise[joined], 0.0):
-            inside, joined = True, NORM
+            inside = True
+            joined = NORM
         elif promise[joined] > -level:
             sign[joined] = -np.sign(slope[joined]) if signed else 1.0
         elif gap > 0.5 * last:  # else the ridge was in the way: once more, around this point
@@ -285,7 +303,8 @@ def _first_stop(here: Floats, goal: Floats, radius: float) -> tuple[float, int]:
     shares = here[falling] / (here[falling] - goal[falling])
     first = int(np.argmin(shares)) if falling.size else 0
     share, stop = (float(shares[first]), int(falling[first])) if falling.size else (1.0, NORM)
-    growth, room = float(goal.sum() - here.sum()), max(radius - float(here.sum()), 0.0)
+    growth = float(goal.sum() - here.sum())
+    room = max(radius - float(here.sum()), 0.0)
     return (room / growth, NORM) if growth * share > room else (share, stop)
 
 
@@ -298,10 +317,14 @@ def back_within(u: Floats, radius: float, signed: bool) -> Floats:
 def newton_move(gram: Floats, slopes: Floats, u: Floats, radius: float, *, signed: bool = True) -> Floats:
     """How far the best point of a Newton model at u is; a coordinate more than u has, the last, is a free intercept."""
     size = u.size
-    hessian, slope, tilt, mass = gram[:size, :size], slopes[:size], gram[-1, :size], float(gram[-1, -1])
+    hessian = gram[:size, :size]
+    slope = slopes[:size]
+    tilt = gram[-1, :size]
+    mass = float(gram[-1, -1])
     free = slopes.size > size and mass > 0.0
     if free:  # whatever u does, the intercept moves by −(its slope + tilt·move)/mass: a model of u is left
-        hessian, slope = hessian - np.outer(tilt, tilt) / mass, slope - tilt * (slopes[-1] / mass)
+        hessian = hessian - np.outer(tilt, tilt) / mass
+        slope = slope - tilt * (slopes[-1] / mass)
     move = quadratic_minimum(hessian, slope - hessian @ u, radius, u, signed=signed) - u
     whole = np.zeros(slopes.size)
     whole[:size] = move

@@ -61,7 +61,8 @@ def project_simplex(v: Floats, radius: float) -> Floats:
 @njit(cache=True)
 def _simplex_threshold(ascending: Floats, radius: float) -> Any:
     """What to take off every entry; entries above it stay."""
-    total, active = 0.0, 0
+    total = 0.0
+    active = 0
     thresholds = np.empty(ascending.size)
     for j in range(ascending.size):
         largest = ascending[ascending.size - 1 - j]
@@ -98,7 +99,8 @@ def project_group_l1(v: Floats, group: Indices, count: int, radius: float) -> Fl
 def logistic_prox(margins: Floats, steps: Floats, out: Floats) -> None:
     """out[i] = argmin_m log(1 + exp(−m)) + (m − margins[i])²/(2h), h = steps[i]: Newton inside a bracket."""
     for i in range(margins.size):
-        v, h = margins[i], steps[i]
+        v = margins[i]
+        h = steps[i]
         # F(m) = m − v − h/(1 + exp(m)) rises; F(v) < 0 and F(v + h) > 0. At M = max(v, 0) + log(1 + h) we have
         # h/(1 + exp(M)) < h/(1 + h) ≤ log(1 + h) ≤ M − v, hence F(M) > 0: a short bracket also for large h.
         low = v
@@ -162,7 +164,8 @@ def _bends(scores: Floats, out: Floats) -> None:
 def logistic_along(scores, direction, y, t):  # type: ignore[no-untyped-def]  # numba infers the types
     """Sums over rows of d.phi'(s + t.d), of d^2.phi'' and of |d.phi'|."""
     # Terms by blocks, with vector instructions; sums one by one: the same bits on every processor.
-    terms, bends = np.empty(TERMS), np.empty(TERMS)
+    terms = np.empty(TERMS)
+    bends = np.empty(TERMS)
     slope = curvature = size = 0.0
     for first in range(0, y.size, TERMS):
         count = min(TERMS, y.size - first)

@@ -104,7 +104,10 @@ class MaskStream:
 
         if len(key) != 32:
             raise InvalidInput(f"a mask grows from a key of 32 bytes, got {len(key)}; draw one with os.urandom(32)")
-        self.row, self._columns, self._ring = first_row, columns, ring  # `row` is the next one
+        # `row` is the next one
+        self.row = first_row
+        self._columns = columns
+        self._ring = ring
         shape = bytes([ring.bits]) + columns.to_bytes(8, "little")
         stream_key = hmac.digest(key, b"colonnade ring mask" + shape + label, "sha256")
         counter, skip = divmod(first_row * columns * ring.dtype.itemsize, AES_BLOCK)
@@ -143,7 +146,8 @@ def product(
     An integer and its ring element mean the same. A bound is a public limit of |entry| after the centred lift; it is
     checked, and below 2^31 it saves multiplications.
     """
-    a, b = as_integers(a), as_integers(b)
+    a = as_integers(a)
+    b = as_integers(b)
     if a.ndim != 2 or b.ndim != 2 or a.shape[0] != b.shape[0]:
         raise InvalidInput(f"no product of {a.shape} and {b.shape}; it takes two matrices with the same rows")
     for bound in (bound_a, bound_b):
@@ -157,11 +161,15 @@ def product(
 def _product64(a: Integers, b: Integers, ring: Ring, bound_a: int | None, bound_b: int | None) -> Integers:
     """With x = a + alpha and y = b + beta: aᵀb = xᵀy − alpha·1ᵀy − beta·xᵀ1 + rows·alpha·beta."""
     alpha, beta = (bound if bound is not None and bound < NARROW else 0 for bound in (bound_a, bound_b))
-    x0, x1 = _buffer(a, 1), _buffer(a, 1)  # lower and upper halves
-    y0, y1 = _buffer(b, LANES), _buffer(b, LANES)
+    # lower and upper halves
+    x0 = _buffer(a, 1)
+    x1 = _buffer(a, 1)
+    y0 = _buffer(b, LANES)
+    y1 = _buffer(b, LANES)
     low = np.zeros((x0.shape[1], y0.shape[1]), np.uint64)
     high = np.zeros(low.shape, np.uint32)
-    sum_x, sum_y = np.zeros(a.shape[1], np.uint64), np.zeros(b.shape[1], np.uint64)
+    sum_x = np.zeros(a.shape[1], np.uint64)
+    sum_y = np.zeros(b.shape[1], np.uint64)
     for start in range(0, a.shape[0], ROWS):
         x = _shifted(_bounded(a[start : start + ROWS], bound_a, ring), alpha)
         y = _shifted(_bounded(b[start : start + ROWS], bound_b, ring), beta)
@@ -245,11 +253,23 @@ def _add_products(x, y, out):  # type: ignore[no-untyped-def]  # numba infers th
         for top in range(0, t, TILE):
             end = min(top + TILE, t)
             for r in range(0, n, 8):
-                y0, y1, y2, y3 = y[r, top:end], y[r + 1, top:end], y[r + 2, top:end], y[r + 3, top:end]
-                y4, y5, y6, y7 = y[r + 4, top:end], y[r + 5, top:end], y[r + 6, top:end], y[r + 7, top:end]
+                y0 = y[r, top:end]
+                y1 = y[r + 1, top:end]
+                y2 = y[r + 2, top:end]
+                y3 = y[r + 3, top:end]
+                y4 = y[r + 4, top:end]
+                y5 = y[r + 5, top:end]
+                y6 = y[r + 6, top:end]
+                y7 = y[r + 7, top:end]
                 for i in range(left, min(left + TILE, s)):
-                    x0, x1, x2, x3 = x[r, i], x[r + 1, i], x[r + 2, i], x[r + 3, i]
-                    x4, x5, x6, x7 = x[r + 4, i], x[r + 5, i], x[r + 6, i], x[r + 7, i]
+                    x0 = x[r, i]
+                    x1 = x[r + 1, i]
+                    x2 = x[r + 2, i]
+                    x3 = x[r + 3, i]
+                    x4 = x[r + 4, i]
+                    x5 = x[r + 5, i]
+                    x6 = x[r + 6, i]
+                    x7 = x[r + 7, i]
                     c = out[i, top:end]
                     for j in range(c.size):
                         first = x0 * y0[j] + x1 * y1[j] + x2 * y2[j] + x3 * y3[j]
@@ -268,11 +288,15 @@ def whole_rows(values, keep, centre, factor, low, high, unit, most, toward, larg
     instead of rounded. The caller makes sure that columns · norm2 < 2^63: squares of entries within that cannot wrap
     and look short.
     """
-    width, shortened = keep.size, 0
-    least, highest, longest = low.astype(np.float64), high.astype(np.float64), most.astype(np.float64)
+    width = keep.size
+    shortened = 0
+    least = low.astype(np.float64)
+    highest = high.astype(np.float64)
+    longest = most.astype(np.float64)
     straight = width > 0 and (keep == keep[0] + np.arange(width)).all()
     inside = ((least >= -longest) & (highest <= longest)).all()  # no entry is over the bound of rows by itself
-    picked, steps = np.empty(width), np.empty(width)
+    picked = np.empty(width)
+    steps = np.empty(width)
     for r in range(values.shape[0]):
         if straight:  # read where they lie
             cells = values[r, keep[0] : keep[0] + width]
@@ -280,7 +304,9 @@ def whole_rows(values, keep, centre, factor, low, high, unit, most, toward, larg
             for j in range(width):
                 picked[j] = values[r, keep[j]]
             cells = picked
-        far, squares, row = 0, 0, out[r]
+        far = 0
+        squares = 0
+        row = out[r]
         for j in range(width):  # in vectors: choices instead of branches, few arrays in a loop
             cell = cells[j]
             cell = 0.0 if math.isnan(cell) else cell

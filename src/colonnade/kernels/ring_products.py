@@ -53,7 +53,8 @@ def _cross(a: Integers, b: Integers, bits_a: Integers, bits_b: Integers, bound_a
     if is_thin(bits_a, bits_b):
         _add_thin(a, b, out) if a.shape[1] <= b.shape[1] else _add_thin(b, a, out.T)
     elif (cut := Cut.of(bits_a, bits_b, bound_a)) is not None:
-        x, y = np.empty((cut.rows, a.shape[1])), np.empty((cut.rows, b.shape[1]))
+        x = np.empty((cut.rows, a.shape[1]))
+        y = np.empty((cut.rows, b.shape[1]))
         for rows in cut.blocks(len(a)):
             count = rows.stop - rows.start
             residues(a[rows], bits_a, x)
@@ -67,9 +68,12 @@ def _cross(a: Integers, b: Integers, bits_a: Integers, bits_b: Integers, bound_a
 def _wide_cross(a: Integers, b: Integers, bits_a: Integers, bits_b: Integers) -> Integers:
     """Where one of two columns is narrow their product is needed modulo its few bits only; others in machine words."""
     out = np.empty((a.shape[1], b.shape[1]), np.uint64)
-    few_a, few_b = np.minimum(bits_a, FLOAT_BITS), np.minimum(bits_b, FLOAT_BITS)
-    narrow, wide = np.flatnonzero(bits_a <= FLOAT_BITS), np.flatnonzero(bits_a > FLOAT_BITS)
-    narrow_b, wide_b = np.flatnonzero(bits_b <= FLOAT_BITS), np.flatnonzero(bits_b > FLOAT_BITS)
+    few_a = np.minimum(bits_a, FLOAT_BITS)
+    few_b = np.minimum(bits_b, FLOAT_BITS)
+    narrow = np.flatnonzero(bits_a <= FLOAT_BITS)
+    wide = np.flatnonzero(bits_a > FLOAT_BITS)
+    narrow_b = np.flatnonzero(bits_b <= FLOAT_BITS)
+    wide_b = np.flatnonzero(bits_b > FLOAT_BITS)
     out[narrow] = _cross(a[:, narrow], b, few_a[narrow], few_b)
     out[np.ix_(wide, narrow_b)] = _cross(a[:, wide], b[:, narrow_b], few_a[wide], few_b[narrow_b])
     out[np.ix_(wide, wide_b)] = _parallel_product(a[:, wide], b[:, wide_b])
@@ -157,7 +161,8 @@ def gram(a: Integers, *, bound: int) -> NDArray[np.int64]:
 
     Float matrix products of row blocks so short that no sum is rounded: exact, and at the speed of BLAS.
     """
-    a, whole = as_integers(a), Ring(64)
+    a = as_integers(a)
+    whole = Ring(64)
     if a.ndim != 2 or bound < 1:
         raise InvalidInput(
             f"no Gram matrix of {a.shape} with a bound of {bound}; it takes a matrix and a bound from 1 on"
@@ -173,7 +178,8 @@ def gram(a: Integers, *, bound: int) -> NDArray[np.int64]:
         return product(a, a, whole, bound_a=bound, bound_b=bound).view(np.int64)
     rows = max(1, min(rows, a.shape[0]))
     kind: Any = np.float32 if single else np.float64
-    out, sums = np.zeros((a.shape[1], a.shape[1]), np.int64), np.empty((a.shape[1], a.shape[1]), kind)
+    out = np.zeros((a.shape[1], a.shape[1]), np.int64)
+    sums = np.empty((a.shape[1], a.shape[1]), kind)
     room = np.empty((rows, a.shape[1]), kind)
     for start in range(0, a.shape[0], rows):
         part = lifted(a[start : start + rows], whole)
@@ -195,7 +201,8 @@ NOTHING = np.zeros(0, np.int64)
 def _near_zero(values, unused, out, left):  # type: ignore[no-untyped-def]  # numba infers the types
     """Every entry without its highest `unused` bits, as the number nearest to zero that has the others."""
     for i in range(values.shape[0]):
-        row, near = values[i], out[i, left : left + unused.size]
+        row = values[i]
+        near = out[i, left : left + unused.size]
         for j in range(unused.size):
             near[j] = (i64(row[j]) << unused[j]) >> unused[j]
 
@@ -204,7 +211,9 @@ def _near_zero(values, unused, out, left):  # type: ignore[no-untyped-def]  # nu
 def _near_zero_masked(values, mask, unused, out, left):  # type: ignore[no-untyped-def]  # numba infers the types
     """The same of values + mask."""
     for i in range(values.shape[0]):
-        row, other, near = values[i], mask[i], out[i, left : left + unused.size]
+        row = values[i]
+        other = mask[i]
+        near = out[i, left : left + unused.size]
         for j in range(unused.size):
             near[j] = ((i64(row[j]) + i64(other[j])) << unused[j]) >> unused[j]
 
@@ -213,9 +222,12 @@ def _near_zero_masked(values, mask, unused, out, left):  # type: ignore[no-untyp
 def _in_parts(near, left, split, half, out, s):  # type: ignore[no-untyped-def]  # numba infers the types
     """Residues of s columns, those in `split` as x₀ + 2^half·x₁, each nearest to zero too: all x₁ behind all others."""
     k = split.size
-    step, part = 2.0**half, 2.0**-half
+    step = 2.0**half
+    part = 2.0**-half
     for i in range(near.shape[0]):
-        row, lower, upper = near[i, left : left + s], out[i, :s], out[i, s : s + k]
+        row = near[i, left : left + s]
+        lower = out[i, :s]
+        upper = out[i, s : s + k]
         if k == s:  # in vectors: a loop for each part, since both are written to one array
             for j in range(s):
                 upper[j] = np.rint(row[j] * part)
@@ -245,7 +257,8 @@ def _as_floats(values, bound, out):  # type: ignore[no-untyped-def]  # numba inf
     """The entries as floats; returns how many are over the bound."""
     over = 0
     for i in range(values.shape[0]):
-        row, real = values[i], out[i]
+        row = values[i]
+        real = out[i]
         for j in range(row.size):
             over += (row[j] > bound) | (row[j] < -bound)
             real[j] = row[j]
@@ -260,12 +273,19 @@ def _add_thin(few, many, total):  # type: ignore[no-untyped-def]  # numba infers
     for k in range(few.shape[1]):
         sums[:] = 0
         for r in range(0, n - n % 4, 4):
-            x0, x1, x2, x3 = u32(few[r, k]), u32(few[r + 1, k]), u32(few[r + 2, k]), u32(few[r + 3, k])
-            y0, y1, y2, y3 = many[r], many[r + 1], many[r + 2], many[r + 3]
+            x0 = u32(few[r, k])
+            x1 = u32(few[r + 1, k])
+            x2 = u32(few[r + 2, k])
+            x3 = u32(few[r + 3, k])
+            y0 = many[r]
+            y1 = many[r + 1]
+            y2 = many[r + 2]
+            y3 = many[r + 3]
             for j in range(t):
                 sums[j] += u32(x0 * u32(y0[j])) + u32(x1 * u32(y1[j])) + u32(x2 * u32(y2[j])) + u32(x3 * u32(y3[j]))
         for r in range(n - n % 4, n):
-            x0, y0 = u32(few[r, k]), many[r]
+            x0 = u32(few[r, k])
+            y0 = many[r]
             for j in range(t):
                 sums[j] += u32(x0 * u32(y0[j]))
         for j in range(t):

@@ -81,9 +81,12 @@ class Sampler(NamedTuple):
 
 def make_sampler(csc: Csc, y: Floats, law: Law, stream: Stream) -> Sampler:
     """Light and heavy columns before the first pick; heavy ones that could outweigh the light ones are seen."""
-    n, d = y.size, csc[2].size - 1
+    n = y.size
+    d = csc[2].size - 1
     rows = Rows(np.column_stack([np.zeros(n), y]), y, np.zeros(n), np.empty(n), np.empty(n), np.empty(n))
-    clock, sums, counts = np.zeros(table.CLOCKS + 1), np.zeros(table.SUMS), np.zeros(COUNTERS, dtype=np.int64)
+    clock = np.zeros(table.CLOCKS + 1)
+    sums = np.zeros(table.SUMS)
+    counts = np.zeros(COUNTERS, dtype=np.int64)
     clock[table.AGE] = 1.0 / law.radius
     bends = all_slopes(law.loss, law.limit, y, rows.pairs, law.radius, rows.v, rows.slope, rows.lean)
     unit = law.c * law.bound * law.cap * (1.0 + table.SLACK)
@@ -92,17 +95,22 @@ def make_sampler(csc: Csc, y: Floats, law: Law, stream: Stream) -> Sampler:
     which = envelopes.heavy_columns(csc[2], light.nnz)
     count = which.size
     room = n if law.loss == LossCode.LOGISTIC and count > 0 else 0
-    slopes, recent = np.zeros((room, table.TIES), np.float32), np.zeros(table.RECENT, np.int64)
+    slopes = np.zeros((room, table.TIES), np.float32)
+    recent = np.zeros(table.RECENT, np.int64)
     ties = Ties(np.full(table.TIES, -1), np.zeros(room), np.zeros(room), slopes, recent, np.zeros(table.RECENT))
     heavy = np.zeros((count, table.WIDTH))
     eager = max(envelopes.EAGER, math.log(0.25 * light.total / max(count, 1)))
-    counts[HEAVY], counts[WORK] = count, _start_heavy(csc, which, unit, eager, rows, bends, law, clock, heavy)
+    counts[HEAVY] = count
+    counts[WORK] = _start_heavy(csc, which, unit, eager, rows, bends, law, clock, heavy)
     shift = 6
     while (1 << (2 * shift)) < count:
         shift += 1
-    totals, wholes, reals = np.zeros(TOTALS, np.uint64), np.zeros(WHOLES, np.int64), np.zeros(REALS)
+    totals = np.zeros(TOTALS, np.uint64)
+    wholes = np.zeros(WHOLES, np.int64)
+    reals = np.zeros(REALS)
     totals[[ALL, LIGHT, AT_REBUILD]] = 2**60  # all columns light: no envelopes, no first draw
-    wholes[[HOT_COUNT, LOOKED]], wholes[KNOWN] = count, 1
+    wholes[[HOT_COUNT, LOOKED]] = count
+    wholes[KNOWN] = 1
     reals[[REF, SIZE, LENGTH, FAR]] = 0.0, 2.0**60 / light.total, envelopes.FIRST_HORIZON, 40.0
     reals[[CHANCE, DOUBT]] = 1.0 / envelope, coins.DOUBT
     reals[SNAPSHOT_COST] = math.inf

@@ -65,7 +65,8 @@ FLOOR = 2.0**-1060  # over what a product below the normal numbers, and all that
 # clocks. Shrinking: worst row, all rows; jumps: all rows, worst row, their lengths; the path of v; 1/m (its stamp is m)
 # and the number of steps, for the trend; without a stamp, the distance of v from the last snapshot
 SHRINK_TOP, SHRINK_SUM, JUMP_SUM, JUMP_TOP, JUMP_PATH, PATH, AGE, DUST, AWAY = range(9)
-STAMPS, CLOCKS = 8, 9
+STAMPS = 8
+CLOCKS = 9
 EPOCH = 9  # not a clock, but kept with them: the number of the last snapshot
 
 # running sums over rows: Σ|u|, max|v|, Σu² and its error, Σu·v⁰ and its error, Σ(v⁰)²; and what the last step did
@@ -139,7 +140,8 @@ def constants(loss: LossCode, residual_bound: float, largest_label: float) -> tu
 def measure(csc: Csc, k: int, rows: int, law: Law, x: int, heavy: Floats) -> None:
     """Puts what is known of column k before any score into row x of the table: upper bounds of its sizes."""
     data, indices, indptr = csc
-    start, stop = indptr[k], indptr[k + 1]
+    start = indptr[k]
+    stop = indptr[k + 1]
     norm, top, square = sizes(data, start, stop, law.bound)
     heavy[x, NORM] = norm * (1.0 + SLACK)
     heavy[x, TOP] = top
@@ -181,7 +183,9 @@ def _less(a: float, b: float) -> Any:
 @njit(inline="always")
 def _followed(heavy: Floats, x: int, horizon: Floats, now: Floats) -> Any:
     """A bound from the last snapshot: its line and second-order error until now, and the clocks from now on."""
-    norm, top, root = heavy[x, NORM], heavy[x, TOP], heavy[x, ROOT]
+    norm = heavy[x, NORM]
+    top = heavy[x, TOP]
+    root = heavy[x, ROOT]
     line = heavy[x, SNAPSHOT] + now[LINE] * heavy[x, SLOPE]
     for g in range(TIES):
         line += now[PULL + g] * heavy[x, TIE + g]
@@ -200,7 +204,9 @@ def _followed(heavy: Floats, x: int, horizon: Floats, now: Floats) -> Any:
 
 @njit(inline="always")
 def _bound(heavy: Floats, x: int, horizon: Floats, now: Floats, c: float) -> Any:
-    norm, top, root = heavy[x, NORM], heavy[x, TOP], heavy[x, ROOT]
+    norm = heavy[x, NORM]
+    top = heavy[x, TOP]
+    root = heavy[x, ROOT]
     seen = abs(heavy[x, SCORE])
     shrunk = seen + _less(
         norm * (horizon[SHRINK_TOP] - heavy[x, STAMP + SHRINK_TOP]),
@@ -248,8 +254,13 @@ def log_bounds(heavy: Floats, members: Indices, horizon: Floats, now: Floats, c:
 def _push(csc: Csc, k: int, step: float, slope: float, law: Law, rows: Rows) -> Any:
     """u += step·column. Returns Σ over its rows of the change of |u|, of u², of x·u, x·v⁰, and its jumps."""
     data, indices, indptr = csc
-    past, pairs = rows.past, rows.pairs
-    change, energy, along, along_past, jumps = 0.0, 0.0, 0.0, 0.0, 0.0
+    past = rows.past
+    pairs = rows.pairs
+    change = 0.0
+    energy = 0.0
+    along = 0.0
+    along_past = 0.0
+    jumps = 0.0
     for z in range(indptr[k], indptr[k + 1]):
         x = clipped(data[z], law.bound)
         i = indices[z]
@@ -268,8 +279,10 @@ def _push(csc: Csc, k: int, step: float, slope: float, law: Law, rows: Rows) -> 
 def advance(csc: Csc, k: int, t: int, s: int, law: Law, rows: Rows, tied: Indices, sums: Floats, clock: Floats) -> None:
     """Step t: v shrinks by 1 - eta everywhere and loses eta·radius·s·x where the column is; clocks follow."""
     data, _, indptr = csc
-    start, stop = indptr[k], indptr[k + 1]
-    curvature, radius = law.curvature, law.radius
+    start = indptr[k]
+    stop = indptr[k + 1]
+    curvature = law.curvature
+    radius = law.radius
     eta = 2.0 / (t + 2.0)
     old_m = 1.0 / clock[AGE]
     m = 2.0 * radius / ((t + 1.0) * (t + 2.0))
@@ -326,15 +339,19 @@ def shrinking(t: int, law: Law, sums: Floats) -> Any:
 @njit(cache=True, fastmath={"reassoc"})
 def settle(m: float, rows: Rows, sums: Floats, clock: Floats) -> None:
     """A new snapshot, past = v: the sums over rows are taken afresh, and the distance from it is 0."""
-    past, pairs = rows.past, rows.pairs
-    mass, energy, past_energy = 0.0, 0.0, 0.0
+    past = rows.past
+    pairs = rows.pairs
+    mass = 0.0
+    energy = 0.0
+    past_energy = 0.0
     for i in range(past.size):
         u = pairs[i, 0]
         past[i] = m * u
         mass += abs(u)
         energy += u * u
         past_energy += past[i] * past[i]
-    relative, floor = (past.size + 8) * 2.0**-51, (past.size + 8) * FLOOR
+    relative = (past.size + 8) * 2.0**-51
+    floor = (past.size + 8) * FLOOR
     sums[MASS] = mass * (1.0 + SLACK)
     sums[ENERGY] = energy
     sums[ENERGY_ERROR] = energy * relative + floor
@@ -358,18 +375,23 @@ def tie(csc: Csc, picks: Indices, law: Law, rows: Rows, ties: Ties) -> Any:
             ties.columns[g] = -1
     if law.loss != LOGISTIC:
         return False
-    count, total = 0, 0.0
+    count = 0
+    total = 0.0
     for t in range(max(picks.size - RECENT, 0), picks.size):
-        k, place = picks[t], 0
+        k = picks[t]
+        place = 0
         while place < count and ties.recent[place] != k:
             place += 1
         if place == count:
-            ties.recent[place], ties.share[place] = k, 0.0
+            ties.recent[place] = k
+            ties.share[place] = 0.0
             count += 1
         length = math.sqrt(indptr[k + 1] - indptr[k])
         ties.share[place] += length
         total += length
-    left, chosen, entries = total, min(count, TIES), 0
+    left = total
+    chosen = min(count, TIES)
+    entries = 0
     for g in range(chosen):
         place = int(np.argmax(ties.share[:count]))
         left -= ties.share[place]
@@ -379,7 +401,8 @@ def tie(csc: Csc, picks: Indices, law: Law, rows: Rows, ties: Ties) -> Any:
         ties.columns[:] = -1
         return False
     for i in range(rows.slope.size):
-        ties.then[i], ties.lean[i] = rows.slope[i], rows.lean[i]
+        ties.then[i] = rows.slope[i]
+        ties.lean[i] = rows.lean[i]
     for g in range(chosen):
         for z in range(indptr[ties.columns[g]], indptr[ties.columns[g] + 1]):
             q = abs(rows.slope[indices[z]])
@@ -391,9 +414,13 @@ def tie(csc: Csc, picks: Indices, law: Law, rows: Rows, ties: Ties) -> Any:
 def follow(csc: Csc, k: int, x: int, law: Law, ties: Ties, epoch: float, heavy: Floats) -> None:
     """Puts score, trend and ties of column k at the last snapshot into row x of the table."""
     data, indices, indptr = csc
-    start, stop, full = indptr[k], indptr[k + 1], heavy[x, FULL] == 1.0
+    start = indptr[k]
+    stop = indptr[k + 1]
+    full = heavy[x, FULL] == 1.0
     steps, trend = score_from_slopes(data, indices, start, stop, full, ties.then, ties.lean, law.bound, 1.0 / law.grid)
-    heavy[x, SNAPSHOT], heavy[x, SLOPE], heavy[x, TAKEN] = steps * law.grid, trend, epoch
+    heavy[x, SNAPSHOT] = steps * law.grid
+    heavy[x, SLOPE] = trend
+    heavy[x, TAKEN] = epoch
     found = tie_sums(data, indices, start, stop, ties.slopes, law.bound)
     for g in range(TIES):
         heavy[x, TIE + g] = law.bound * found[g]

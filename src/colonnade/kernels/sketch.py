@@ -38,7 +38,8 @@ def _spot(key: np.uint64, row: int, k: int, entries: int, stratum: int) -> tuple
 def sparse_sketch(key: np.uint64, entries: int, rows: NDArray[np.int64], values: Floats, out: Floats) -> None:
     """out = J a, for a column a with `values` at `rows`; out.size is a multiple of `entries`."""
     out[:] = 0.0
-    weight, stratum = 1.0 / np.sqrt(entries), out.size // entries
+    weight = 1.0 / np.sqrt(entries)
+    stratum = out.size // entries
     for i in range(rows.size):
         for k in range(entries):
             place, sign = _spot(key, rows[i], k, entries, stratum)
@@ -48,7 +49,8 @@ def sparse_sketch(key: np.uint64, entries: int, rows: NDArray[np.int64], values:
 @njit(cache=True)
 def sparse_lift(key: np.uint64, entries: int, sketch: Floats, out: Floats) -> None:
     """out = Jᵀ sketch: one entry a row, unbiased and very noisy."""
-    weight, stratum = 1.0 / np.sqrt(entries), sketch.size // entries
+    weight = 1.0 / np.sqrt(entries)
+    stratum = sketch.size // entries
     for row in range(out.size):
         total = 0.0
         for k in range(entries):

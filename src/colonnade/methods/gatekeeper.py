@@ -122,7 +122,8 @@ def _check_price(method: Method | GraphMethod | MaskedScores, plans: Mapping[str
         what = f"{method.TITLE} releases exact values ({released_to_all(plans)}), so no finite epsilon can hold"
         raise NotCovered(f"{what}. Leave privacy out, or choose a private method.")
     if price > rho_for(privacy.epsilon, privacy.delta) * (1 + ROUNDING):
-        cost, limit = shown(epsilon(price, privacy.delta)), f"{shown(privacy.epsilon)} (delta={privacy.delta:g})"
+        cost = shown(epsilon(price, privacy.delta))
+        limit = f"{shown(privacy.epsilon)} (delta={privacy.delta:g})"
         what = f"{method.TITLE} would cost epsilon {cost}, and privacy= allows {limit}"
         raise NotCovered(f"{what}. Nothing was sent. Lower rounds or raise epsilon.")
     check_delta(privacy, *job.units)

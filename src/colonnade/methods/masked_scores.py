@@ -61,7 +61,8 @@ def coordinator(roster: Roster) -> Program[None]:
 
 
 def party(roster: Roster, block: Block, x: Floats, intercept: float, gate: Gate) -> Program[Floats | None]:
-    parties, holder = roster.parties, roster.label
+    parties = roster.parties
+    holder = roster.label
     yield from meet(gate, Losses(roster, spares=False))
     yield from receive(COORDINATOR, SendScores)
     part = whole(block.scores(x))
@@ -84,7 +85,9 @@ def party(roster: Roster, block: Block, x: Floats, intercept: float, gate: Gate)
 
 
 def _send(parties: tuple[str, ...], holder: str, part: NDArray[Any], gate: Gate) -> Program[None]:
-    me, plus, minus = gate.node, list[Pad](), list[Pad]()
+    me = gate.node
+    plus = list[Pad]()
+    minus = list[Pad]()
     for other in parties:
         if other not in (me, holder):
             pair = sorted((me, other), key=parties.index)

@@ -84,7 +84,8 @@ class MethodBase(ABC):
     def check_whole(self, *settings: str) -> None:
         """InvalidInput where a setting is no whole number from 1 on; None is one only where it is the default."""
         for name in settings:
-            value, unset = getattr(self, name), getattr(type(self), name) is None
+            value = getattr(self, name)
+            unset = getattr(type(self), name) is None
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             if not (whole or (unset and value is None)):
                 also = "None (from the budget) or " if unset else ""
@@ -103,7 +104,8 @@ class MethodBase(ABC):
         if both and not self.BOUNDS_AND_PENALISES:
             remedy = "keep one of them, or use co.SharingADMM() or co.GraphADMM() without privacy"
             raise InvalidInput(f"{self.TITLE} takes a constraint or a penalty, and both were given: {remedy}.")
-        private, exact = self.DERIVATION is not None, "co.SharingADMM(), co.GraphADMM() or co.DistributedFrankWolfe()"
+        private = self.DERIVATION is not None
+        exact = "co.SharingADMM(), co.GraphADMM() or co.DistributedFrankWolfe()"
         if private and isinstance(getattr(job.problem, "loss", None), Poisson):
             raise InvalidInput(
                 f"{self.TITLE} fits no Poisson likelihood: {NO_COUNTS}. Fit co.LeastSquares() to log(1 + count), or to "
@@ -231,10 +233,12 @@ def network(topology: Topology | Changing | None, roster: Roster) -> Topology:
 
 def pattern(changing: Changing, roster: Roster) -> Changing:
     """The links of each round over all parties, as `network` places them: one that it adds never rests."""
-    whole, parties = network(changing, roster), roster.parties
+    whole = network(changing, roster)
+    parties = roster.parties
     if changing.size == whole.size:
         return changing
-    place, alone = [parties.index(name) for name in roster.with_columns], parties.index(roster.label)
+    place = [parties.index(name) for name in roster.with_columns]
+    alone = parties.index(roster.label)
     added = tuple(edge for edge in whole.edges if alone in edge)
     return Changing(whole.size, tuple((*((place[i], place[j]) for i, j in edges), *added) for edges in changing.rounds))
 

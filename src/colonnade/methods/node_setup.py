@@ -106,10 +106,13 @@ def _method_in(raw: Any) -> Any:
 
 def coordinator_setup(job: Job, method: Method | MaskedScores, noise: SeededNoise | None) -> NodeSetup:
     """The coordinator of a star: it holds no data, so its messages are plain."""
-    quorum, relays = quorum_for(job, method), method.relays(job)
-    policy, program = Policy(exact=noise is not None, consortium=True), partial(method.coordinator, job)
+    quorum = quorum_for(job, method)
+    relays = method.relays(job)
+    policy = Policy(exact=noise is not None, consortium=True)
+    program = partial(method.coordinator, job)
     setup = NodeSetup(COORDINATOR, program, job.roster.parties, False, method.REPLIES, policy, noise=noise)
-    sealing, receipts = bool(method.SEALED) and relays, job.privacy is not None or relays
+    sealing = bool(method.SEALED) and relays
+    receipts = job.privacy is not None or relays
     return replace(setup, sealing=sealing, sealed=method.SEALED, receipts=receipts, quorum=quorum)
 
 
@@ -130,7 +133,8 @@ def party_setup(
         make: Callable[[Gate], Program[Any]] = partial(method.peer, job, block, neighbours=around)
         relayed: Nodes = ()
     else:
-        make, relayed = partial(method.party, job, block), tuple(p for p in around if p != COORDINATOR)
+        make = partial(method.party, job, block)
+        relayed = tuple(p for p in around if p != COORDINATOR)
     remark = partial(_for_the_operator, block)
     sealing = method.relays(job)
     # Whether a node that forgot a step would not say the same again: noise is drawn, or masks and keys are.
@@ -163,7 +167,8 @@ def _place(job: Job, method: AnyMethod, keyed: bool) -> tuple[Condition, ...]:
 
 def terms_of(job: Job, method: AnyMethod) -> Terms:
     """What the parties of a run approve, as their ledgers keep it."""
-    unit, trust = job.roster.unit, Trust.NOBODY if job.privacy is None else str(job.privacy.trust)
+    unit = job.roster.unit
+    trust = Trust.NOBODY if job.privacy is None else str(job.privacy.trust)
     return Terms(method.TITLE, f"{method!r} {job.privacy!r}", trust, str(unit), unit.neighbours, protocol_of(method))
 
 
@@ -176,7 +181,8 @@ def protocol_of(method: AnyMethod) -> str:
 @cache
 def code_digest() -> str:
     """SHA-256 over all files of the package: what ran here, for the record. Nothing is refused by it."""
-    package, text = Path(__file__).parents[1], hashlib.sha256()
+    package = Path(__file__).parents[1]
+    text = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
         text.update(bytes(file.relative_to(package)) + file.read_bytes())
     return text.hexdigest()
@@ -208,7 +214,8 @@ def _private_labels(y: Any, job: Job) -> Any:
             "labels of a private run must be numbers: write the positive class as 1, the other as 0; or name it in the "
             'federation file, as in positive = "yes".'
         )
-    middle, reach = job.privacy.label_middle, job.privacy.label_reach
+    middle = job.privacy.label_middle
+    reach = job.privacy.label_reach
     with np.errstate(over="ignore", invalid="ignore"):  # of wider floats: a warning may be an error, which others see
         values = np.nan_to_num(np.asarray(y, dtype=np.float64), nan=middle)
     if job.problem.loss.classifies:

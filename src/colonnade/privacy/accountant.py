@@ -58,7 +58,8 @@ def rho_for(epsilon: float, delta: float) -> float:
     rho = max(float(line.max()), small)
     cut = 1e-15
     while _epsilon(rho, delta) > epsilon:  # the last digits: double the cut until the report agrees
-        rho, cut = rho * (1 - cut), 2 * cut
+        rho = rho * (1 - cut)
+        cut = 2 * cut
     return rho
 
 

@@ -190,7 +190,8 @@ class Block:
         for array in arrays:
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array[::SOME]).data)
-        cipher, number = AESGCM(digest.digest()), 0
+        cipher = AESGCM(digest.digest())
+        number = 0
         for array in arrays:
             cells = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             for at in range(0, cells.size, PIECE):

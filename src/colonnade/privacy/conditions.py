@@ -105,7 +105,8 @@ class Condition:
     @classmethod
     def from_plain(cls, raw: Mapping[str, Any]) -> Condition:
         """What `to_plain` wrote; ValueError where a file names no code, or figures that its words cannot say."""
-        code, figures = Code(raw["code"]), raw["figures"]
+        code = Code(raw["code"])
+        figures = raw["figures"]
         if not (isinstance(figures, list) and MEANINGS[code].takes(_as_tuples(figures))):
             raise ValueError(f"no figures of {code.value!r}: {figures!r}")
         return cls(code, _as_tuples(figures))

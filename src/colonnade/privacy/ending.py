@@ -86,4 +86,5 @@ class Ending:
         return cls(How(found["how"]), found["error"] or "", found["hub"] is not None)
 
 
-FINISHED, ABORTED = Ending(How.FINISHED), Ending(How.ABORTED)
+FINISHED = Ending(How.FINISHED)
+ABORTED = Ending(How.ABORTED)

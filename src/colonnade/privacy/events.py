@@ -70,7 +70,8 @@ class Event:
         try:
             raw = json.loads(text)
             raw = raw.get("event", raw)
-            rho, sensitivity = float(raw["rho"]), float(raw["sensitivity"])
+            rho = float(raw["rho"])
+            sensitivity = float(raw["sensitivity"])
             return cls(Mechanism(raw["mechanism"]), rho, sensitivity, Scope(raw["scope"]), Audience(raw["audience"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LedgerDamaged(

@@ -203,7 +203,8 @@ class Gate:
         rho: float,
     ) -> tuple[Released[Packed], ...]:
         def draw() -> tuple[Packed, ...]:
-            source, sigma = self._fresh(), Fraction(mechanisms.gaussian_sigma(exact.sensitivity, rho))
+            source = self._fresh()
+            sigma = Fraction(mechanisms.gaussian_sigma(exact.sensitivity, rho))
             parts = []
             for part, weight, mask in zip(exact.value, weights, masks, strict=True):
                 whole = np.array(part).astype(np.uint64)
@@ -366,8 +367,11 @@ class Gate:
 
     def begin(self, tick: int, number: int, recorded: dict[int, tuple[Event, bytes]] | None) -> None:
         """Start a step of round `number`; `recorded` holds its releases when the step is a replayed one."""
-        self._tick, self._round, self._slot = tick, number, 0
-        self._recorded, self._pending = recorded, []
+        self._tick = tick
+        self._round = number
+        self._slot = 0
+        self._recorded = recorded
+        self._pending = []
 
     def flush(self) -> None:
         """Record the step's releases; the caller's transaction also records what is sent."""
@@ -385,7 +389,8 @@ class Gate:
     def _release(
         self, event: Event, given: Callable[[], bytes], draw: Callable[[], tuple[Any, ...]] | None
     ) -> tuple[Released[Any], ...]:
-        slot, self._slot = self._slot, self._slot + 1
+        slot = self._slot
+        self._slot = self._slot + 1
         self._events.append(event)
         digest = self._digest(given()) if self._ledger.log.durable else b""
         if self._recorded is not None:

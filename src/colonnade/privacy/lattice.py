@@ -87,12 +87,15 @@ class Hiding:
     def first_rows(self) -> bytes:
         """The rows that carry no plaintext, whole: with them a receiver makes its answer look uniform."""
         rows = self.lattice.dimension
-        public, error = self.lattice.public(self.public, 0, rows), self._error(0, rows)
+        public = self.lattice.public(self.public, 0, rows)
+        error = self._error(0, rows)
         return pack_hidden(hide(public, self.secret, error, None, self.lattice), 0, self.lattice)
 
     def rows(self, first: int, rows: Integers) -> bytes:
         """Rows `first` on of the columns, hidden and rounded."""
-        lattice, secret, out = self.lattice, self.secret, np.empty((len(rows), self.scales.size), np.uint64)
+        lattice = self.lattice
+        secret = self.secret
+        out = np.empty((len(rows), self.scales.size), np.uint64)
 
         def some(chunks: Chunks) -> None:
             room = Room(lattice)
@@ -233,8 +236,10 @@ def _samples(lattice: Lattice) -> Floats:
 
 
 def _primal(lattice: Lattice, sigma: float) -> float:
-    m, n = _samples(lattice), lattice.dimension
-    size, block = n + m + 1.0, 60
+    m = _samples(lattice)
+    n = lattice.dimension
+    size = n + m + 1.0
+    block = 60
     while True:
         longest_tail = (2 * block - size - 1) * _root(block) + m * lattice.bits / size
         if (math.log2(sigma) + 0.5 * math.log2(block) <= longest_tail).any():
@@ -243,8 +248,10 @@ def _primal(lattice: Lattice, sigma: float) -> float:
 
 
 def _dual(lattice: Lattice, sigma: float) -> float:
-    m, n = _samples(lattice), lattice.dimension
-    size, best = n + m, math.inf
+    m = _samples(lattice)
+    n = lattice.dimension
+    size = n + m
+    best = math.inf
     for block in range(60, 1200):
         length = size * _root(block) + n * lattice.bits / size
         advantage = 2.0 * math.pi**2 * np.exp2(np.minimum(2.0 * (length + math.log2(sigma) - lattice.bits), 60.0))

@@ -57,7 +57,10 @@ from colonnade.privacy.tally import (
     trusted,
 )
 
-OPENING, CLOSING, ADMIN = -1, -2, -3  # ticks of the rows that are not a step of a program
+# ticks of the rows that are not a step of a program
+OPENING = -1
+CLOSING = -2
+ADMIN = -3
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +113,12 @@ class Ledger:
         snapshots  False: reads every row, trusts no snapshot and signs none: for whoever does not know the owner's key,
                    where one that somebody put into the file must not count, nor the owner's own be written over.
         """
-        self.log, self.node, self.policy, self.holds_data = log, node, policy, holds_data
-        self._own_key, self._snapshots = identity, snapshots
+        self.log = log
+        self.node = node
+        self.policy = policy
+        self.holds_data = holds_data
+        self._own_key = identity
+        self._snapshots = snapshots
         self._left: dict[str, list[tuple[Charge, int]]] = {}
 
     # -------------------------------------------------------------------------------- runs
@@ -256,7 +263,8 @@ class Ledger:
 
     def budget(self) -> Budget:
         """The limit in force and what counts against it: own limit and policy, whichever is tighter."""
-        found, limit = self.tally(), (self.policy.epsilon, self.policy.delta)
+        found = self.tally()
+        limit = (self.policy.epsilon, self.policy.delta)
         if found.limit is not None:
             limit = found.limit if self.policy.epsilon is None else min(limit, found.limit, key=_tightness)
         return Budget(*limit, 1 + found.renewals, found.spent(), found.spent(lifetime=True))
@@ -424,9 +432,12 @@ def prices_of_runs(log: Log) -> list[RunPrice]:
     prices = []
     for row in log.rows(kind="open"):
         opened = json.loads(row.body)
-        own, rest, end = float(opened["own_rho"]), rest_rho(opened), math.inf
+        own = float(opened["own_rho"])
+        rest = rest_rho(opened)
+        end = math.inf
         if row.run in closed:  # what this party did not use returns; the others' part stays as planned
-            own, end = math.fsum(actual.get(row.run, [])), closed[row.run].seq
+            own = math.fsum(actual.get(row.run, []))
+            end = closed[row.run].seq
             rest = 0.0 if Ending.of(json.loads(closed[row.run].body)["how"]).returns_all else rest
         prices.append(RunPrice(end, own, own + rest))
     return prices

@@ -79,7 +79,8 @@ class LocalLedger:
         settings = {"settings": terms.settings, "distance": distance}
         terms = replace(terms, settings=json.dumps(settings, sort_keys=True))
         with self._ledger() as ledger:
-            log, run = ledger.log, secrets.token_hex(16)
+            log = ledger.log
+            run = secrets.token_hex(16)
             with log.atomic():
                 ledger.open_run(run, terms, {HOLDER: plan}, distance + _counted_distance(ledger))
             gate = Gate(ledger, run, noise)

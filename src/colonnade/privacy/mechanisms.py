@@ -205,7 +205,8 @@ def weighted_gaussian(
     noise: Noise, shape: tuple[int, ...], sigma: Fraction, weight: float | NDArray[np.float64]
 ) -> NDArray[np.int64]:
     """Discrete Gaussians of sd weight·sigma, entry by entry."""
-    weights, drawn = np.broadcast_to(weight, shape), np.zeros(shape, np.int64)
+    weights = np.broadcast_to(weight, shape)
+    drawn = np.zeros(shape, np.int64)
     for one in np.unique(weights):
         here = weights == one
         drawn[here] = noise.discrete_gaussian(int(here.sum()), sigma * Fraction(float(one)))
@@ -214,14 +215,16 @@ def weighted_gaussian(
 
 def _discrete_gaussian(noise: Noise, size: int, sigma: Fraction) -> NDArray[np.int64]:
     out = np.empty(size, dtype=np.int64)
-    done, stream = 0, np.empty(0, dtype=np.uint8)
+    done = 0
+    stream = np.empty(0, dtype=np.uint8)
     while done < size:
         # A draw cut short by the end of the stream starts again on the SAME bytes with more behind them:
         # fresh ones would prefer draws that need few bytes, and bend the law.
         fresh = noise.uniform_bytes(min(512 + BYTES_A_DRAW * (size - done), 2**22))
         stream = np.concatenate([stream, np.frombuffer(fresh, dtype=np.uint8)])
         more, used = _gaussian_kernel(stream, out[done:], sigma.numerator, sigma.denominator, math.ceil(sigma))
-        done, stream = done + more, stream[used:]
+        done = done + more
+        stream = stream[used:]
     return out
 
 
@@ -332,7 +335,8 @@ def _pick(noise: Noise, gaps: NDArray[np.int64], steps: int) -> int:
     weights = [size << (DEPTH - band) for band, size in enumerate(np.bincount(bands).tolist())]
     total = sum(weights)
     while True:
-        band, ticket = 0, _uniform(noise, total)
+        band = 0
+        ticket = _uniform(noise, total)
         while ticket >= weights[band]:
             ticket -= weights[band]
             band += 1
@@ -405,7 +409,8 @@ def draw_party(noise: Noise, masses: Sequence[int], scale: float) -> int:
     powers, rests = zip(*(divmod(best - mass, steps) for mass in masses), strict=True)
     weights = [1 << (max(powers) - power) for power in powers]
     while True:
-        number, ticket = 0, _uniform(noise, sum(weights))
+        number = 0
+        ticket = _uniform(noise, sum(weights))
         while ticket >= weights[number]:
             ticket -= weights[number]
             number += 1

@@ -76,7 +76,8 @@ def check_range(given: object, bound: float | None) -> tuple[float, float]:
     pair = given if isinstance(given, tuple | list) else ()
     if len(pair) != 2 or not all(isinstance(end, int | float) and math.isfinite(end) for end in pair):
         raise InvalidInput(f"label_range must be two finite public figures, low and high, got {given!r}", "label_range")
-    low, high = float(pair[0]), float(pair[1])
+    low = float(pair[0])
+    high = float(pair[1])
     if not low < high:
         raise InvalidInput(f"label_range=({low:g}, {high:g}) is empty: give the lower figure first.")
     check_sensible(label_range=(high - low) / 2.0)

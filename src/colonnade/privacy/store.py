@@ -39,7 +39,8 @@ create index if not exists begun on log(key) where kind = 'begin';
 create table if not exists secret(run text not null, name text not null, value blob not null, primary key(run, name));
 create table if not exists meta(name text primary key, value blob not null) without rowid;
 """
-_INLINE, _FILE = b"\0", b"\1"
+_INLINE = b"\0"
+_FILE = b"\1"
 _NAME = re.compile(r"[0-9a-f]{64}")  # of a file, by its hash
 _FILES = "select body from log where run = ? and length(body) = 65 and hex(substr(body, 1, 1)) = '01'"
 _INSERT = "insert into log(run, tick, kind, key, body, head) values (?, ?, ?, ?, ?, ?)"
@@ -181,7 +182,8 @@ class FileLog:
     def _begin(self) -> None:
         if self._depth == 0:
             if self._db.total_changes != self._changes:  # something in this process wrote past `append`
-                self._whole_at, self.tally = None if self._whole_at is None else -1, None
+                self._whole_at = None if self._whole_at is None else -1
+                self.tally = None
             with disk(self.path):
                 self._db.execute("begin immediate")
                 try:
@@ -276,7 +278,8 @@ class FileLog:
     def _walk_chain(self, count: int, head: bytes) -> int:
         with disk(self.path):
             for seq, run, tick, kind, key, body, stored in self._db.execute(_CHAIN, (count,)):
-                head, count = chain(head, run, tick, kind, key, self._blob(body)), count + 1
+                head = chain(head, run, tick, kind, key, self._blob(body))
+                count = count + 1
                 if head != stored or seq != count:
                     raise LedgerDamaged(
                         f"{self.path}: row {seq} does not continue the chain of rows before it, so rows were changed, "

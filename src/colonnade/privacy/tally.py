@@ -252,7 +252,8 @@ def tallied(log: Log, begin: Tally | None = None) -> Tally:
                 f"row {row.seq} of a ledger, of kind {row.kind!r}, cannot be read, so what was spent is not known. "
                 "Nothing is released: restore the newest copy of the file and its `blobs` folder."
             ) from error
-    tally.count, tally.head = length, log.head_at(length)
+    tally.count = length
+    tally.head = log.head_at(length)
     log.tally = tally
     return tally
 

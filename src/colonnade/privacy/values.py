@@ -48,8 +48,11 @@ _DTYPE_CODE = {dtype: code for code, dtype in enumerate(DTYPES)}
 _MAX_DEPTH = 4
 _MAX_DIMENSIONS = 8
 _MOST_PACKED = 1 << 27  # they unpack to 8 bytes each: 1 GiB
-_U32, _I64, _F64 = struct.Struct("<I"), struct.Struct("<q"), struct.Struct("<d")
-_ARRAY, _SPARSE = struct.Struct("<BB"), struct.Struct("<QQQB")
+_U32 = struct.Struct("<I")
+_I64 = struct.Struct("<q")
+_F64 = struct.Struct("<d")
+_ARRAY = struct.Struct("<BB")
+_SPARSE = struct.Struct("<QQQB")
 _SHAPES = tuple(struct.Struct(f"<{dimensions}Q") for dimensions in range(_MAX_DIMENSIONS + 1))
 _CONSTANT, _FLOAT32, _FLOAT64 = range(3)
 
@@ -245,11 +248,14 @@ def _append_sparse(matrix: Any, out: list[bytes | memoryview]) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         narrow = data.astype(np.float32)
     if data.size and (data.view(np.int64) == data.view(np.int64)[0]).all():  # bits: -0.0 is not 0.0
-        form, body = _CONSTANT, _F64.pack(float(data[0]))
+        form = _CONSTANT
+        body = _F64.pack(float(data[0]))
     elif np.array_equal(narrow, data):
-        form, body = _FLOAT32, narrow.astype("<f4").tobytes()
+        form = _FLOAT32
+        body = narrow.astype("<f4").tobytes()
     else:
-        form, body = _FLOAT64, data.astype("<f8").tobytes()
+        form = _FLOAT64
+        body = data.astype("<f8").tobytes()
     out.append(b"c" + _SPARSE.pack(rows, columns, csc.nnz, form))
     if columns != 1:
         out.append(pack(csc.indptr[1:].astype(np.uint64), _width(csc.nnz + 1)).tobytes())
@@ -398,7 +404,8 @@ def _read_sparse(view: memoryview, at: int) -> tuple[Any, int]:
             data = np.frombuffer(_take(view, at, nonzeros * dtype.itemsize), dtype).astype(np.float64)
         at += nonzeros * dtype.itemsize
     if rows < 2**31 and nonzeros < 2**31:
-        indices, indptr = indices.astype(np.int32), indptr.astype(np.int32)
+        indices = indices.astype(np.int32)
+        indptr = indptr.astype(np.int32)
     block = sparse.csc_array((data, indices, indptr), shape=(rows, columns))
     for part in (block.data, block.indices, block.indptr):
         part.flags.writeable = False
@@ -415,7 +422,8 @@ def numbers_in(body: bytes, at: int) -> int:
         tag = body[at : at + 1]
         at += 1
         if tag in (b"i", b"f"):
-            total, at = total + 1, at + 8
+            total = total + 1
+            at = at + 8
         elif tag in (b"t", b"n"):
             total += 1
         elif tag in (b"s", b"b"):

@@ -57,11 +57,14 @@ def _by_whole_numbers(effect: Effect) -> bool:
 
 def ranges(effect: Effect, bounds: Sequence[float]) -> Floats:
     """The least and the largest effect in every bin between these bounds, a row for each."""
-    knots, found, whole = effect.knots, [], holds_whole(effect)
+    knots = effect.knots
+    found = []
+    whole = holds_whole(effect)
     for place, (low, high) in enumerate(pairwise(bounds), 2):
         inside = np.concatenate([[low], knots[(knots > low) & (knots < high)], [high]])
         if whole:  # a value at an edge falls above it, but for the last
-            first, last = math.ceil(low), math.ceil(high) - (place < len(bounds))
+            first = math.ceil(low)
+            last = math.ceil(high) - (place < len(bounds))
             near = np.clip(np.concatenate([np.floor(inside), np.ceil(inside)]), first, max(first, last))
             inside = np.unique(near) if first <= last else inside
         values = effect.at_numbers(inside)
@@ -71,7 +74,8 @@ def ranges(effect: Effect, bounds: Sequence[float]) -> Floats:
 
 def bounds_of(effect: Effect, asked: int | Sequence[float] | None, tolerance: float) -> list[float]:
     """Where bins begin and end, the column's bounds first and last."""
-    low, high = float(effect.knots[0]), float(effect.knots[-1])
+    low = float(effect.knots[0])
+    high = float(effect.knots[-1])
     if asked is not None and (isinstance(asked, bool) or not isinstance(asked, Integral)):
         return [low, *_checked(effect, _edges(effect, asked), low, high), high]
     most = MOST if asked is None else int(asked)
@@ -113,21 +117,27 @@ def _round_values(low: float, high: float, least: float) -> list[float]:
     """Multiples of 1, 2 or 5 times a power of ten, and of `least` or more, between the bounds."""
     raw = max((high - low) / STEPS, least)
     places = math.floor(math.log10(raw))
-    power, digits = 10.0**places, max(12, 3 - places)
+    power = 10.0**places
+    digits = max(12, 3 - places)
     step = next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= raw * (1.0 - 1e-12))
-    first, last = math.floor(low / step) + 1, math.ceil(high / step) - 1
+    first = math.floor(low / step) + 1
+    last = math.ceil(high / step) - 1
     return [value for k in range(first, last + 1) if low < (value := round(k * step, digits)) < high]
 
 
 def _greedy(effect: Effect, candidates: Sequence[float], tolerance: float) -> list[float]:
     """As few bins as keep every row within the tolerance, from the left; a step that alone exceeds it is a bin."""
     pieces = ranges(effect, candidates)
-    found, least, largest = [candidates[0]], math.inf, -math.inf
+    found = [candidates[0]]
+    least = math.inf
+    largest = -math.inf
     for k, (low, high) in enumerate(pieces):
-        least, largest = min(least, low), max(largest, high)
+        least = min(least, low)
+        largest = max(largest, high)
         if (largest - least) / 2.0 > tolerance and candidates[k] > found[-1]:
             found.append(candidates[k])
-            least, largest = low, high
+            least = low
+            largest = high
     return [*found, candidates[-1]]
 
 

@@ -154,7 +154,8 @@ def account(store: str | Path, party: str) -> Account:
 
 def account_of(ledger: Ledger) -> Account:
     """A ledger summed up."""
-    found, budget = ledger.tally(), ledger.budget()
+    found = ledger.tally()
+    budget = ledger.budget()
     unit = " and ".join(ledger.units()) or "not fixed yet"
     released = epsilon(found.released(), budget.delta if budget.delta is not None else DELTA)
     return Account(ledger.node, budget, found.releases, found.exact, len(found.runs), unit, released)
@@ -185,7 +186,8 @@ def spending(store: str | Path, party: str) -> list[tuple[str, float]]:
         by_time: dict[str, float] = {}
         for entry in ledger.entries():
             by_time[entry.when] = by_time.get(entry.when, 0.0) + entry.event.rho
-    total, curve = 0.0, []
+    total = 0.0
+    curve = []
     for when, rho in sorted(by_time.items()):
         total += rho
         curve.append((when, epsilon(total, delta)))
@@ -224,7 +226,8 @@ def _run_lines(ledger: Ledger) -> list[dict[str, Any]]:
     closed = {row.run: json.loads(row.body) for row in ledger.log.rows(kind="close")}
     lines = []
     for row, price in zip(ledger.log.rows(kind="open"), prices_of_runs(ledger.log), strict=True):
-        opened, end = json.loads(row.body), closed.get(row.run, {})
+        opened = json.loads(row.body)
+        end = closed.get(row.run, {})
         lines.append(
             {
                 "row": row.seq,
@@ -259,7 +262,8 @@ def verify_ledgers(store: str | Path) -> dict[str, int]:
         if (journal := Path(store) / "runs.db").is_file():
             kept = last.enter_context(closing(FileLog(journal)))
             check_whole(kept, JOURNAL)
-            own, finished = noted_ledgers(kept), finished_elsewhere(kept)
+            own = noted_ledgers(kept)
+            finished = finished_elsewhere(kept)
         files = {} if journal.is_file() and not any_ledger(store) else ledger_files(store, coordinator=True)
         logs = {name: last.enter_context(closing(FileLog(path))) for name, path in files.items()}
         counts = {name: check_whole(log, name) for name, log in logs.items()}

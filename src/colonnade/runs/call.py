@@ -127,7 +127,8 @@ def with_label_range(
 
 def check_store(call: CheckedCall, federation: Federation, privacy: Privacy | None, store: str | Path | None) -> None:
     """Whether a run needs a folder, or cannot be kept in one."""
-    problem, method = call.job.problem, call.method
+    problem = call.job.problem
+    method = call.method
     if store is not None and not method.savable:
         what = "these functions cannot be told from others after a restart, so a run in store= could not go on"
         raise InvalidInput(f"{what}: give functions_version='a name', changed whenever they change, or no store.")
@@ -175,7 +176,8 @@ def facts_of_run(
     """What a fit keeps about its run for a report, as `model.facts.RunFacts` reads it: what everybody knew before
     the first message, the plan included. How many rows each party brought is covered by no price, so a private run does
     not keep it."""
-    private, away = job.privacy is not None, federation.away
+    private = job.privacy is not None
+    away = federation.away
     held: Mapping[str, Any] = federation.parties if away is None else away.members
     return {
         "rows": job.roster.rows,
@@ -231,7 +233,8 @@ def run_fingerprint(
 def notices(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> tuple[list[str], list[str]]:
     """What a private run in this process would pay for nothing, for the caller, who holds all tables; and for
     information, since a table may be in order, declared levels that no row has."""
-    nothing, unused = list[str](), list[str]()
+    nothing = list[str]()
+    unused = list[str]()
     if job.privacy is None or federation.away is not None:
         return nothing, unused
     for name, block in blocks.items():

@@ -82,7 +82,8 @@ def _joined(whole: Any, frame: Any, party: str, matched: bool) -> Any:
 
 def performance(card: Scorecard, data: Any, labels: Any) -> Performance:
     places = card.places(data)
-    total, bad = _points(card, places), _bads(card, labels, len(places))
+    total = _points(card, places)
+    bad = _bads(card, labels, len(places))
     if not 0 < bad.sum() < bad.size:
         raise InvalidInput(f"{bad.sum():,} of {bad.size:,} rows are bad: these figures need goods and bads.")
     order = np.argsort(total, kind="stable")
@@ -120,16 +121,15 @@ def _bads(card: Scorecard, labels: Any, rows: int) -> Any:
 
 def _signs(card: Scorecard, given: Any) -> Any:
     """Labels as the model has them, above 0 for the class that was learnt: numbers, Booleans, or the classes' names."""
-    strange, known = given.size, "-1 or 0 and 1, or False and True, as the model has them"
+    strange = given.size
+    known = "-1 or 0 and 1, or False and True, as the model has them"
     if card.classes is not None:
         negative, positive = card.classes
         every = isinstance(positive, str) and negative == other_class(
             positive, None
         )  # but the positive one is negative
-        strange, known = (
-            count_strange(given, card.classes),
-            f"{in_words(negative)} and {in_words(positive)}, or {known}",
-        )
+        strange = count_strange(given, card.classes)
+        known = f"{in_words(negative)} and {in_words(positive)}, or {known}"
         if not strange or (every and given.dtype.kind in "OU"):
             return signs_of(given, positive)
     if given.dtype == bool or (given.dtype.kind in "iufO" and np.isin(given, (-1, 0, 1)).all()):
@@ -138,7 +138,9 @@ def _signs(card: Scorecard, given: Any) -> Any:
 
 
 def _tenths(total: Integers, bad: Any) -> tuple[Tenth, ...]:
-    rate, found, tenths = float(bad.mean()), 0, []
+    rate = float(bad.mean())
+    found = 0
+    tenths = []
     for part in np.array_split(np.arange(bad.size), min(TENTHS, bad.size)):
         count = int(bad[part].sum())
         found += count
@@ -149,9 +151,11 @@ def _tenths(total: Integers, bad: Any) -> tuple[Tenth, ...]:
 
 
 def _by_line(card: Scorecard, places: Integers, bad: Any) -> tuple[tuple[LineCount, ...], dict[str, float]]:
-    lines, iv = [], dict[str, float]()
+    lines = []
+    iv = dict[str, float]()
     for k, column in enumerate(card.columns):
-        size, total = len(column.lines), 0.0
+        size = len(column.lines)
+        total = 0.0
         bads = np.bincount(places[bad, k], minlength=size)
         goods = np.bincount(places[~bad, k], minlength=size)
         for line, good, lost in zip(column.lines, goods.tolist(), bads.tolist(), strict=True):
@@ -175,7 +179,8 @@ def stability(card: Scorecard, data: Any, against: Any | None) -> Stability:
     there = card.places(against)
     if not len(here) or not len(there):
         raise InvalidInput("stability needs rows on both sides.")
-    now, then = _points(card, here), _points(card, there)
+    now = _points(card, here)
+    then = _points(card, there)
     edges = np.unique(np.quantile(then, np.arange(1, TENTHS) / TENTHS, method="inverted_cdf"))
     groups = [np.bincount(np.searchsorted(edges, points), minlength=edges.size + 1) for points in (now, then)]
     columns: dict[str, float | None] = {}
@@ -190,11 +195,13 @@ def _against_shares(places: Integers, column: CardColumn) -> float | str:
     shares, sds = ([getattr(line, name) for line in column.lines] for name in ("share", "share_sd"))
     if column.basis != RELEASED or None in shares or None in sds:  # a model's error is no shift
         return "its shares were not released"
-    counts, released = np.bincount(places, minlength=len(shares)), np.array(shares, np.float64)
+    counts = np.bincount(places, minlength=len(shares))
+    released = np.array(shares, np.float64)
     reach = CLEAR * np.array(sds, np.float64)
     reach[(released == 0.0) & (counts == 0)] = 0.0  # of nothing on either side no PSI is made
     then = (released * places.size + 0.5) / (released.sum() * places.size + 0.5 * released.size)
-    now, least = _shares(counts), 0.5 / places.size
+    now = _shares(counts)
+    least = 0.5 / places.size
     found = _psi(now, now + np.sign(then - now) * np.maximum(np.abs(then - now) - reach, 0.0))
     hidden = (_psi(now, now + reach) + _psi(now, np.maximum(now - reach, least))) / 2.0
     if hidden > STABLE > found:

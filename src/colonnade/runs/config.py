@@ -101,7 +101,8 @@ class Configured:
 
     def _read_files(self) -> dict[Path, str]:
         """The tables and schemas that the run reads, and what each of them is."""
-        data, found = self.job.rest["data"], dict[Path, str]()
+        data = self.job.rest["data"]
+        found = dict[Path, str]()
         for where, table in (("[data]", data), *((f"party {name!r}", one) for name, one in data["parties"].items())):
             for key, what in (("source", "table"), ("schema", "schema")):
                 if isinstance(named := table.get(key), str) and "://" not in named:
@@ -133,7 +134,9 @@ def load_config(
     public           all figures that were read off the rows are declared public (`declared.py`).
     """
     _is_configuration(Path(path))
-    job, text, at = load_job(path, others=OTHERS), read_text(path), Path(path)
+    job = load_job(path, others=OTHERS)
+    text = read_text(path)
+    at = Path(path)
     job = replace(job, privacy=_with_budget(job.privacy, epsilon, delta))
     places = {name: _place(at, text, name, job.rest.get(name)) for name in ("store", "report", "output")}
     output = places["output"] or at.parent / "fit.json"
@@ -235,13 +238,16 @@ def _federation(folder: Path, job: JobFile, public: bool) -> Federation:
 
 def _share_table(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[str, Schema]) -> tuple[_Tables, str]:
     """One table, its columns given to parties by name; without a key, the number of the row is the key."""
-    label, unit = data["label"], data.get("unit")
+    label = data["label"]
+    unit = data.get("unit")
     for name, party in parties.items():
         if "source" in party or not _texts(party.get("columns")):
             what = 'shares the table of [data]: give columns = ["age", ...] and no source'
             raise Wrong(f"data.parties.{name}", what)
     table, there = _source(folder, "data", data)
-    on, wanted, frames = data.get("on"), {}, dict[str, Any]()
+    on = data.get("on")
+    wanted = {}
+    frames = dict[str, Any]()
     for name, party in parties.items():
         extra = [label[1], *_beside_names(data, name), *(unit or ())[:1]] if name == label[0] else []
         wanted[name] = list(dict.fromkeys([*([] if on is None else [on]), *party["columns"], *extra]))
@@ -295,7 +301,8 @@ def _own_tables(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[st
 
 def _source(folder: Path, where: str, table: _Plain) -> tuple[Table, list[str]]:
     """A table where it lies, and the names of its columns."""
-    source, query = str(table["source"]), table.get("query")
+    source = str(table["source"])
+    query = table.get("query")
     with _at_source(where):
         found = table_at(source if "://" in source else folder / source, query=query)
         return found, found.names()
@@ -354,7 +361,8 @@ def read_job(text: str, path: str | Path, *, others: tuple[str, ...] = ()) -> Jo
         raise InvalidInput(f'{path} has no [problem]; write at least: [problem] and loss = "Logistic".')
     try:
         problem = _read_table(raw, "problem", "Problem")
-        method, privacy = _read_table(raw, "method"), _read_table(raw, "privacy", "Privacy")
+        method = _read_table(raw, "method")
+        privacy = _read_table(raw, "privacy", "Privacy")
         _check_kinds(problem, method, privacy)
     except InvalidValue as error:
         place = f"{error.place}.{error.setting}" if error.setting else error.place

@@ -47,7 +47,9 @@ class Wrong(InvalidInput):
 
     def __init__(self, place: str, what: str, table: int = 0) -> None:
         super().__init__(f"{place} {what}")
-        self.place, self.what, self.table = place, what, table
+        self.place = place
+        self.what = what
+        self.table = table
 
 
 class Mark(NamedTuple):
@@ -122,7 +124,8 @@ def read_schemas(
     folder: Path, parties: Mapping[str, Any], label: Label, public: bool
 ) -> tuple[dict[str, Schema], list[Mark]]:
     """The parties' schemas, from their files or from the tables of their columns, and what is to be confirmed."""
-    schemas, marks = dict[str, Schema](), list[Mark]()
+    schemas = dict[str, Schema]()
+    marks = list[Mark]()
     for name, party in parties.items():
         where = f"data.parties.{name}"
         if "schema" in party and "column" in party:
@@ -160,7 +163,8 @@ def _add_label(schemas: dict[str, Schema], label: Label) -> None:
 def _columns(where: str, raw: Any) -> tuple[list[Column], list[Source]]:
     if not isinstance(raw, list) or not all(isinstance(item, dict) for item in raw):
         raise Wrong(f"{where}.column", f"is no list of tables: open each column with [[{where}.column]]")
-    columns, sources = list[Column](), list[Source]()
+    columns = list[Column]()
+    sources = list[Source]()
     for place, item in enumerate(raw):
         source = item.get("source", "declared")
         try:

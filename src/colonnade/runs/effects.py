@@ -69,7 +69,8 @@ def _series(column: Column, values: Sequence[Any]) -> pl.Series:
 
 def places_of(schema: Schema) -> list[tuple[Column, int, int]]:
     """Each declared column, with the first of its encoded columns and the place after its last."""
-    found, at = [], 0
+    found = []
+    at = 0
     for column in schema.columns:
         width = sum(len(group) for group in column.groups())
         found.append((column, at, at + width))
@@ -79,7 +80,8 @@ def places_of(schema: Schema) -> list[tuple[Column, int, int]]:
 
 def effects_of(fit: FitFacts, party: str, schema: Schema) -> list[Effect]:
     """The effects of one party's columns; HeldByParty where its coefficients are not here."""
-    x, found = fit.coefficients[party], []
+    x = fit.coefficients[party]
+    found = []
     for column, first, _ in places_of(schema):
         at = first
         for number, group in enumerate(column.groups()):

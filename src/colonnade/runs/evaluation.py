@@ -57,7 +57,8 @@ def _in_numbers(fit: Fit, labels: NDArray[Any]) -> NDArray[Any]:
     """Labels that are words as −1 and 1, by the names of the fit's classes; numbers that are none of them stay."""
     if fit.classes is None:
         return labels
-    positive, strange = fit.classes[1], count_strange(labels, fit.classes)
+    positive = fit.classes[1]
+    strange = count_strange(labels, fit.classes)
     rest = "negative" not in as_named(fit.classes)  # every other value is of the other class
     if not strange or (rest and (signs_of(labels, positive) > 0.0).any()):
         return signs_of(labels, positive)
@@ -88,14 +89,16 @@ def _of_classes(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str)
         guessed = f"of the probabilities; guessing the base rate has {_entropy(positive):.4g}"
         figures["log loss"] = (*_log_loss(np.where(positive, chances, 1.0 - chances)), guessed)
         figures["Brier score"] = (*mean_and_error((chances - positive) ** 2), "mean squared error of the probabilities")
-        groups, remark = grouped(chances, positive.astype(np.float64)), ""
+        groups = grouped(chances, positive.astype(np.float64))
+        remark = ""
     without = {party: area(roc_curve(part, positive)) for party, part in _left_out(fit, data).items()}
     shown = tuple(curve[k] for k in np.unique(np.linspace(0, len(curve) - 1, min(len(curve), ROC_POINTS)).astype(int)))
     return Evaluation(basis, labels.size, "AUC", figures, groups, shown, without, remark)
 
 
 def _of_values(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str) -> Evaluation:
-    shift, link = shifted_scores(fit, data) - scores, fit.problem.loss.link
+    shift = shifted_scores(fit, data) - scores
+    link = fit.problem.loss.link
     predicted = np.asarray(link(scores + shift), np.float64)
 
     def error(values: Floats) -> float:

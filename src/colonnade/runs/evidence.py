@@ -69,7 +69,8 @@ def class_sums(release: Release | None) -> ClassSums | str:
         return "this fit has no release: its method releases no Gram matrix"
     if release.label.kind != "classes":
         return "the labels are no classes"
-    size, rows = len(release.columns), release.rows
+    size = len(release.columns)
+    rows = release.rows
     if release.sums is not None:
         sums = release.sums
         return ClassSums(sums.positive, sums.negative, sums.noise, 2.0 * sums.half_squares, sums.count, rows)
@@ -80,7 +81,8 @@ def class_sums(release: Release | None) -> ClassSums | str:
         return f"{how} releases no counts by class; co.PrivateGram(cross='secure') without sketch_rows does"
     if not release.proven:
         return "rows may have been shortened, so that sums are no counts; leave row_norm out"
-    ones, pulls = release.matrix[:size, size], release.matrix[:size, size + 1]
+    ones = release.matrix[:size, size]
+    pulls = release.matrix[:size, size + 1]
     sd = np.hypot(release.noise[:size, size], release.noise[:size, size + 1]) / 2.0
     count = (rows + float(release.matrix[size, size + 1])) / 2.0
     return ClassSums((ones + pulls) / 2.0, (ones - pulls) / 2.0, sd, np.diag(release.matrix)[:size], count, rows)
@@ -117,7 +119,8 @@ class Witness:
         """By level; then gaps where they have a column; then what is left of all rows: the line before the first of a
         flag, the last of levels."""
         assert not isinstance(self.sums, str)
-        sums, totals = self.sums, (self.sums.count, self.sums.rows - self.sums.count)
+        sums = self.sums
+        totals = (self.sums.count, self.sums.rows - self.sums.count)
         counts = [np.array([sums.positive[k], sums.negative[k]]) for k in at]
         sds = [np.array([sums.sd[k]] * 2) for k in at]
         rest = np.array(totals) - sum(counts, np.zeros(2))
@@ -127,12 +130,17 @@ class Witness:
         first = not isinstance(effect.column, Categorical | Date)
         counts, sds = ([rest, *counts], [spread, *sds]) if first else ([*counts, rest], [*sds, spread])
         if isinstance(effect.column, Date) and effect.column.missing != "indicator":
-            counts, sds = counts[:-1], sds[:-1]  # every day has its month
-        lines, iv, clear = [], 0.0, False
+            # every day has its month
+            counts = counts[:-1]
+            sds = sds[:-1]
+        lines = []
+        iv = 0.0
+        clear = False
         for count, sd in zip(counts, sds, strict=True):
             line, term = self._line(count, sd, totals)
             lines.append(line)
-            iv, clear = iv + term, clear or line.woe is not None
+            iv = iv + term
+            clear = clear or line.woe is not None
         if not clear:
             return Evidence(tuple(lines), None, "released counts", "no count is clear of its noise at this budget")
         return Evidence(tuple(lines), max(iv, 0.0), "released counts")
@@ -153,7 +161,8 @@ class Witness:
 
     def _of_bins(self, effect: Effect, bins: Sequence[float], at: Indices, lines: int) -> Evidence:
         assert not isinstance(self.sums, str)
-        sums, own = self.sums, at[: len(at) - 1] if _has_indicator(effect) else at
+        sums = self.sums
+        own = at[: len(at) - 1] if _has_indicator(effect) else at
         gaps = at[len(own) :]
         missing = np.array([sums.positive[gaps].sum(), sums.negative[gaps].sum()])
         totals = np.array([sums.count, sums.rows - sums.count])
@@ -167,7 +176,9 @@ class Witness:
             return failed
         if not effect.coefficients[: len(own)].any():  # the number itself
             effect = replace(effect, coefficients=np.eye(len(at))[0])
-        x, share, middles = effect.coefficients[: len(own)], float(here[0] / here.sum()), (edges[1:] + edges[:-1]) / 2.0
+        x = effect.coefficients[: len(own)]
+        share = float(here[0] / here.sum())
+        middles = (edges[1:] + edges[:-1]) / 2.0
         apart = float(((1.0 - share) * sums.positive[own] - share * sums.negative[own]) @ x)  # of f between classes
         noise = math.hypot(share, 1.0 - share) * float(np.linalg.norm(sums.sd[own] * x))
         if abs(apart) <= CLEAR * noise:
@@ -176,10 +187,12 @@ class Witness:
         if chance is None:
             return failed
         inside = np.searchsorted(np.asarray(bins)[1:-1], middles, side="right")
-        found, iv = [], 0.0
+        found = []
+        iv = 0.0
         for k in range(len(bins) - 1):
             mass = weights[inside == k]
-            positive, negative = float(mass @ chance[inside == k]), float(mass @ (1.0 - chance[inside == k]))
+            positive = float(mass @ chance[inside == k])
+            negative = float(mass @ (1.0 - chance[inside == k]))
             counts = np.array([positive, negative]) * here.sum()
             line, term = self._line(counts, np.zeros(2), (float(totals[0]), float(totals[1])))
             found.append(LineEvidence(line.share, line.woe))
@@ -197,19 +210,24 @@ def _has_indicator(effect: Effect) -> bool:
 
 def _distribution(effect: Effect, edges: Floats, sums: ClassSums, own: Indices, rows: float) -> Floats | None:
     """Shares of rows with a value, by cell between edges, from released moments; None where they fit none."""
-    low, high = float(edges[0]), float(edges[-1])
+    low = float(edges[0])
+    high = float(edges[-1])
     means = (sums.positive[own] + sums.negative[own]) / rows
     if len(own) == 1:
-        mean, square = float(means[0]), float(sums.squares[own[0]]) / rows
+        mean = float(means[0])
+        square = float(sums.squares[own[0]]) / rows
         if isinstance(effect.column, Numeric) and not effect.column.scale:  # in its own unit: as if it were scaled
-            half, middle = (high - low) / 2.0, (high + low) / 2.0
+            half = (high - low) / 2.0
+            middle = (high + low) / 2.0
             square = (square - 2.0 * middle * mean + middle**2) / half**2
             mean = (mean - middle) / half
-        variance, most = square - mean**2, 1.0 - mean**2
+        variance = square - mean**2
+        most = 1.0 - mean**2
         if not (abs(mean) < 1.0 and 1e-6 < variance < most):
             return None
         size = most / variance - 1.0
-        a, b = size * (1.0 + mean) / 2.0, size * (1.0 - mean) / 2.0
+        a = size * (1.0 + mean) / 2.0
+        b = size * (1.0 - mean) / 2.0
         return np.asarray(np.diff(betainc(a, b, (edges - low) / (high - low))))
     knots = curves.knots(len(own).bit_length() - 1)
     basis = np.column_stack([np.ones(knots.size), knots, curves.hats(knots, len(own).bit_length() - 1)])
@@ -228,8 +246,10 @@ def _tilt(f: Floats, weights: Floats, share: float, aim: float) -> Floats | None
     spread = float(np.ptp(f))
     if spread == 0.0:
         return None
-    z, want = (f - float(weights @ f)) / spread, aim / spread
-    a, b = math.log(share / (1.0 - share)), 0.0
+    z = (f - float(weights @ f)) / spread
+    want = aim / spread
+    a = math.log(share / (1.0 - share))
+    b = 0.0
     for _ in range(100):
         p = expit(a + b * z)
         slope = weights * p * (1.0 - p)
@@ -237,7 +257,8 @@ def _tilt(f: Floats, weights: Floats, share: float, aim: float) -> Floats | None
         hessian = np.array([[slope.sum(), slope @ z], [slope @ z, slope @ z**2]])
         step = np.linalg.solve(hessian + 1e-12 * np.eye(2), moments)
         step *= min(1.0, 2.0 / float(np.abs(step).max() + 1e-300))
-        a, b = a + float(step[0]), b + float(step[1])
+        a = a + float(step[0])
+        b = b + float(step[1])
         if abs(b) > STEEPEST:
             return None
         if np.abs(moments).max() < 1e-12:

@@ -104,7 +104,8 @@ class Explanation:
 
 def contributions(fit: Fit, party: str, block: Block) -> dict[str, Floats]:
     """By declared column of a party, what it adds to every row's score; without a schema, by encoded column."""
-    x, schema = fit.coefficients[party], fit.schemas.get(party)
+    x = fit.coefficients[party]
+    schema = fit.schemas.get(party)
     if schema is None:
         return {str(name): _dot(block, x, k, k + 1) for k, name in enumerate(fit.features[party])}
     return {column.name: _dot(block, x, first, end) for column, first, end in places_of(schema)}

@@ -115,7 +115,8 @@ def fit_as(
     run_store: Store = MemoryStore() if store is None else RunStore(store)
     try:
         passed = calls.ordered_call(passed, run_store)
-        job, method = passed.job, passed.method
+        job = passed.job
+        method = passed.method
         watch = progress_bar(True, method.TITLE, method.rounds) if progress else contextlib.nullcontext()
         claimed = run_store.run(calls.call_fingerprint(passed, noise))
         if job_name is not None and isinstance(run_store, RunStore):
@@ -346,7 +347,10 @@ class RunDriver:
 
     def setups(self) -> dict[NodeId, NodeSetup]:
         policies = {name: party.policy for name, party in self.federation.parties.items()}
-        job, method, noise, setups = self.job, self.method, self.noise, dict[NodeId, NodeSetup]()
+        job = self.job
+        method = self.method
+        noise = self.noise
+        setups = dict[NodeId, NodeSetup]()
         if not isinstance(method, GraphMethod):
             setups[COORDINATOR] = node_setup.coordinator_setup(job, method, noise)
         for name, around in node_setup.neighbours(job, method).items():
@@ -369,14 +373,16 @@ class RunDriver:
 def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
     """The Fit of a run whose programs have all returned."""
     answer = _answer_of(run, outcome.results)
-    parties, job = run.federation.parties, run.job
+    parties = run.federation.parties
+    job = run.job
     widths = {name: party.block.columns for name, party in parties.items() if party.block.columns}
     holders = [name for name in widths if name not in answer.absent]
     own = _own_coefficients(outcome.results, answer, holders)
     stumps = {name: part for name in own if (part := getattr(outcome.results[name], "model", None)) is not None}
     by_example = isinstance(answer.model, Support)
     features = {name: run.federation.example_names(name) if by_example else parties[name].features for name in holders}
-    middle, problem = _label_middle(run), job.problem
+    middle = _label_middle(run)
+    problem = job.problem
     remarks = (*_remark_on_absent(answer), *answer.remarks, *_remark_on_middle(run), *_remark_on_rows(run))
     statement = _statement(run, answer)
     facts = calls.facts_of_run(run.federation, job, terms_of(job, run.method), run.plans, answer.absent)
@@ -467,7 +473,8 @@ def _statement(run: RunDriver, answer: Answer) -> PrivacyStatement:
 
 
 def _claim(run: RunDriver) -> PrivacyStatement:
-    unit, seen = run.job.roster.unit, released_to_all(run.plans)
+    unit = run.job.roster.unit
+    seen = released_to_all(run.plans)
     if run.job.privacy is None or run.method.DERIVATION is None:
         return not_private("exact values left the parties, so no bound on epsilon holds", unit, seen)
     if run.noise is not None:

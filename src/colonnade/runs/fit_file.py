@@ -83,7 +83,8 @@ def read_fit(path: Path) -> dict[str, Any]:
 
 def to_plain(fit: FitFacts) -> dict[str, Any]:
     """The fields as JSON has them; those that are not named here are as they are."""
-    known, elsewhere = fit.coefficients.local, fit.coefficients.elsewhere
+    known = fit.coefficients.local
+    elsewhere = fit.coefficients.elsewhere
     return {
         **{field.name: getattr(fit, field.name) for field in fields(FitFacts)},
         "coefficients": {party: _sparse(x) for party, x in known.items()},
@@ -239,7 +240,9 @@ class _Rules:
     def vector(self, raw: Any, entry: Rule) -> bool:
         if not (isinstance(raw, dict) and whole(raw.get("size")) and raw["size"] <= self.most):
             return False
-        places, values, shape = raw.get("places", ()), raw.get("values", ()), raw.get("shape", [raw["size"]])
+        places = raw.get("places", ())
+        values = raw.get("values", ())
+        shape = raw.get("shape", [raw["size"]])
         if not (listed(whole)(places) and listed(entry)(values) and listed(whole)(shape)):
             return False
         within = all(place < raw["size"] for place in places)
@@ -250,7 +253,8 @@ class _Rules:
             return False
         if "points" not in raw:
             return tabled(stumps)(raw)
-        points, size = raw["points"], raw.get("size", -1)
+        points = raw["points"]
+        size = raw.get("size", -1)
         return (
             isinstance(points, list)
             and whole(size)
@@ -276,7 +280,8 @@ def path(raw: Any) -> bool:
     """Weights, and by party one row of coefficients for each."""
     if not (isinstance(raw, list) and len(raw) == 2 and listed(finite)(raw[0]) and isinstance(raw[1], dict)):
         return False
-    by_weight, height = listed(listed(finite)), len(raw[0])
+    by_weight = listed(listed(finite))
+    height = len(raw[0])
     return all(by_weight(m) and len(m) == height and len({len(row) for row in m}) <= 1 for m in raw[1].values())
 
 
@@ -324,7 +329,8 @@ def _check(raw: Any, size: int) -> None:
 
 def _check_together(raw: Mapping[str, Any]) -> None:
     """What several fields say of the same must agree."""
-    held, features = raw["coefficients"], raw["features"]
+    held = raw["coefficients"]
+    features = raw["features"]
     parties = {*held, *raw["elsewhere"]}
     twice = len(parties) != len(held) + len(raw["elsewhere"])
     if twice or parties != features.keys() or not raw["schemas"].keys() <= parties:

@@ -156,7 +156,8 @@ class Inference:
         """All of it as a data frame; columns that were left out come last."""
         import polars as pl
 
-        found, known = self._found, self._found.determined
+        found = self._found
+        known = self._found.determined
         columns: dict[str, Any] = {
             "column": [*self.names, CONSTANT],
             "estimate": np.where(known, found.estimate, np.nan),
@@ -218,7 +219,8 @@ class Inference:
     def combination(self, weights: Mapping[str, float]) -> tuple[float, float, float]:
         """Estimate and interval of a sum of coefficients; (nan, −inf, inf) where it is not determined."""
         (row,), (H, h) = self._rows([weights]), self._to_data
-        found, moved = self.model.intervals(row @ H, self.level), float(row @ h)
+        found = self.model.intervals(row @ H, self.level)
+        moved = float(row @ h)
         estimate = float(found.estimate[0]) + moved if found.determined[0] else math.nan
         return estimate, float(found.low[0]) + moved, float(found.high[0]) + moved
 
@@ -237,7 +239,8 @@ class Inference:
             raise InvalidInput(f"{column!r} is no number of this model. It has {', '.join(self.names)}.")
         hats = [k for k in alike if every[k].kind == "part"]
         depth = (len(hats) + 1).bit_length() - 1
-        middle, unit = every[value].middle, every[value].unit
+        middle = every[value].middle
+        unit = every[value].unit
         values = middle + unit * curves.knots(depth) if at is None else np.array(list(at), np.float64)
         t = np.clip((values - middle) / unit, -1.0, 1.0)
         bends = curves.hats(t, depth) - curves.hats(np.zeros(1), depth)
@@ -254,7 +257,8 @@ class Inference:
     def anderson_rubin(self, slopes: Mapping[str, float], constant: float | None = None) -> Test:
         """Test a value for every slope at once (0 for those not named): valid also where nothing is determined."""
         row = self._rows([slopes])[0][:-1]
-        columns, aim = self._columns, self._aim
+        columns = self._columns
+        aim = self._aim
         if self.units == "encoded":
             return self.model.anderson_rubin(row, constant)
         beta = row * np.array([c.unit for c in columns]) / aim.unit
@@ -320,7 +324,8 @@ class Inference:
         return f"Linear regression of {self._aim} from {kind}: {self.release.rows:,} rows, {price}"
 
     def _about(self) -> tuple[str, ...]:
-        release, every = self.release, len(self.kept) + len(self.left_out)
+        release = self.release
+        every = len(self.kept) + len(self.left_out)
         capped = "" if self.target < len(release.columns) else _capped(release)
         lines = [
             f"About: the best linear predictor of {self._aim}{capped} by columns capped at their declared bounds; rows "
@@ -345,9 +350,11 @@ class Inference:
         if not self.kept:
             return ("No column is determined at this budget",)
         test = self.overall
-        named, value = f"χ²({test.df})", test.statistic
+        named = f"χ²({test.df})"
+        value = test.statistic
         if not self.release.noisy:  # then it is Fisher's
-            named, value = f"F({test.df}, {self.release.rows - test.df - 1:,})", test.statistic / test.df
+            named = f"F({test.df}, {self.release.rows - test.df - 1:,})"
+            value = test.statistic / test.df
         whole = f"all slopes zero: {named} = {figure_of(value)}, p {_p(test.pvalue)}"
         try:
             share = self.r_squared

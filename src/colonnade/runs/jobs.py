@@ -126,7 +126,8 @@ def drive_job(pipe: Connection, job: QueuedJob, text: str, around: Surroundings)
     fed = Federation.elsewhere(around.file)
     hub = LinedHub(pipe, around.file, around.tls, around.patience, around.store)
     root = logging.getLogger("colonnade")
-    root.handlers, root.propagate = [PipeLog(hub.line)], False
+    root.handlers = [PipeLog(hub.line)]
+    root.propagate = False
     root.setLevel(around.level)
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: log.warning("mind", extra={"job": job.name, "what": message})

@@ -72,7 +72,8 @@ def shifted_scores(fit: Fit, data: Any, without: Sequence[str] = ()) -> Floats:
     scores = fit.scores(rows, without)
     if "offset" not in fit.beside:
         return scores
-    column, keys = fit.beside["offset"], None
+    column = fit.beside["offset"]
+    keys = None
     if isinstance(rows, Mapping) and fit.key is not None:  # in the order of the first frame
         keys = as_frame(rows[next(party for party in rows if party in fit.coefficients)])[fit.key]
     offset = offset_of(rows, fit.label, column, keys)

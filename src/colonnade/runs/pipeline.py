@@ -45,7 +45,8 @@ class _Plan:
     constant: float = 0.0
 
     def add_number(self, effect: Effect, knots: Any, values: Any) -> None:
-        name, missing = effect.column.name, effect.column.missing
+        name = effect.column.name
+        missing = effect.column.missing
         self.constant += float(values[0])
         for k in range(len(knots) - 1):
             if len(self.ramps) == k:
@@ -59,10 +60,13 @@ class _Plan:
 
     def add_levels(self, effect: Effect) -> None:
         assert isinstance(effect.column, Categorical)
-        levels, values = list(effect.column.levels), effect.at(list(effect.column.levels)).tolist()
+        levels = list(effect.column.levels)
+        values = effect.at(list(effect.column.levels)).tolist()
         stands = None if effect.column.missing == "refuse" else effect.column.missing
         if stands == "indicator":
-            levels, values, stands = [*levels, GAP], [*values, float(effect.at([None])[0])], GAP
+            levels = [*levels, GAP]
+            values = [*values, float(effect.at([None])[0])]
+            stands = GAP
         self.levels.append((effect.column.name, levels, values, stands))
 
 
@@ -102,7 +106,8 @@ def write_onnx(fit: Fit, path: str | Path) -> Path:
 def _plan(fit: Fit) -> _Plan:
     if fit.by_rows or fit.model is not None or any(x.ndim > 1 for x in fit.coefficients.local.values()):
         raise InvalidInput("only one linear score becomes a pipeline, of columns and not of rows split over parties.")
-    plan, seen = _Plan(), set[str]()
+    plan = _Plan()
+    seen = set[str]()
     for party in fit.coefficients:
         if (schema := fit.schemas.get(party)) is None:
             raise InvalidInput(f"the columns of {party!r} have no schema: make the federation from frames.")
@@ -149,8 +154,10 @@ def _assemble(fit: Fit, plan: _Plan, onnx: bool = False) -> Any:
         gaps: Sequence[Any] = ("",) if onnx else GAPS
         start: list[tuple[str, Any]] = []
         if not onnx and (floats := _as_floats(levels)) and not {*WRITTEN} & {*levels}:  # the column may hold numbers
-            gaps, start = WRITTEN, [(f"as {kind.__name__}", _cast(kind)) for kind in (str, object)]
-            levels, values = [*levels, *floats.values()], [*values, *(values[k] for k in floats)]
+            gaps = WRITTEN
+            start = [(f"as {kind.__name__}", _cast(kind)) for kind in (str, object)]
+            levels = [*levels, *floats.values()]
+            values = [*values, *(values[k] for k in floats)]
         coder = OneHotEncoder(categories=[levels], handle_unknown="ignore", sparse_output=False, dtype=np.float64)
         fill = [] if stands is None else [(f"fill {gap!r}", _text_filler(gap, stands)) for gap in gaps]
         steps.append((f"levels of {name}", Pipeline([*start, *fill, ("code", coder)]), [name]))
@@ -197,7 +204,9 @@ def _set_figures(model: Any, plan: _Plan) -> None:
         _set_fill(parts[f"ramp{k}"], [name for name, *_ in ramp], plan.fills)
         scaler = parts[f"ramp{k}"].named_steps["ramp"]
         low, high = (np.array([one[place] for one in ramp]) for place in (1, 2))
-        scaler.data_min_, scaler.data_max_, scaler.data_range_ = low, high, high - low
+        scaler.data_min_ = low
+        scaler.data_max_ = high
+        scaler.data_range_ = high - low
         scaler.scale_ = 1.0 / (high - low)
         scaler.min_ = -low * scaler.scale_
     if plan.gaps:
@@ -212,8 +221,11 @@ def _set_fill(part: Any, names: list[str], fills: dict[str, float]) -> None:
 def _set_model(fit: Fit, model: Any, coefficients: Any, constant: float) -> None:
     """Of classes: log-odds, those of the score itself where the fit has no link of its own."""
     link = (fit.link or PLAIN) if fit.problem.loss.classifies else PLAIN
-    coefficients, constant = link.slope * coefficients, link.slope * constant + link.offset
+    coefficients = link.slope * coefficients
+    constant = link.slope * constant + link.offset
     if fit.problem.loss.classifies:
-        model.coef_, model.intercept_ = coefficients.reshape(1, -1), np.array([constant])
+        model.coef_ = coefficients.reshape(1, -1)
+        model.intercept_ = np.array([constant])
     else:
-        model.coef_, model.intercept_ = coefficients, constant
+        model.coef_ = coefficients
+        model.intercept_ = constant

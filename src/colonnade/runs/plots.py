@@ -32,7 +32,8 @@ class Plots:
 
     def coefficients(self, most: int = SHOWN) -> Any:
         """The largest coefficients by name, in the colours of their parties; with standard errors where they cover."""
-        go, fit = plotly_objects(), self.fit
+        go = plotly_objects()
+        fit = self.fit
         lines = list(fit.coefficients.table().iter_rows())
         errors = None if fit.spread is None else np.concatenate([fit.spread[party] for party in fit.coefficients.local])
         places = sorted((k for k, line in enumerate(lines) if line[2]), key=lambda k: -abs(lines[k][2]))[:most]
@@ -51,11 +52,13 @@ class Plots:
 
     def path(self, most: int = SHOWN) -> Any:
         """The largest coefficients of the same release at other weights of the penalty, or radii."""
-        go, fit = plotly_objects(), self.fit
+        go = plotly_objects()
+        fit = self.fit
         if fit.path is None:
             why = "co.PrivateGram with a penalty or a set gives one"
             raise InvalidInput(f"this fit has no path: {why}. fit.plot.coefficients() shows the model itself.")
-        drawn, colours = go.Figure(), party_colours(list(fit.coefficients))
+        drawn = go.Figure()
+        colours = party_colours(list(fit.coefficients))
         lines = [
             (party, str(name), values)
             for party, along in fit.path.coefficients.items()
@@ -71,7 +74,8 @@ class Plots:
 
     def bytes(self) -> Any:
         """What left each party, by round."""
-        go, fit = plotly_objects(), self.fit
+        go = plotly_objects()
+        fit = self.fit
         drawn = go.Figure()
         for party, colour in party_colours(parties_of(fit)).items():
             sent = left_by_round(fit, party)
@@ -83,7 +87,8 @@ class Plots:
 
     def calibration(self, rows: Any, labels: Any, *, evaluation_is: str | None = None) -> Any:
         """Predicted beside found in ten groups of rows. Rows as in `fit.scores`; `evaluation_is` as in `fit.report`."""
-        go, found = plotly_objects(), self._found(rows, labels, evaluation_is)
+        go = plotly_objects()
+        found = self._found(rows, labels, evaluation_is)
         if not found.groups:
             raise InvalidInput(found.remark)
         predicted, seen, sizes = (list(column) for column in zip(*found.groups, strict=True))
@@ -96,7 +101,8 @@ class Plots:
 
     def roc(self, rows: Any, labels: Any, *, evaluation_is: str | None = None) -> Any:
         """The ROC. Rows as in `fit.scores`; `evaluation_is` as in `fit.report`."""
-        go, found = plotly_objects(), self._found(rows, labels, evaluation_is)
+        go = plotly_objects()
+        found = self._found(rows, labels, evaluation_is)
         if not found.roc:
             raise InvalidInput("a ROC is of two classes, and this model predicts numbers: fit.plot.calibration(...).")
         accused, right = (list(column) for column in zip(*found.roc, strict=True))

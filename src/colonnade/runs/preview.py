@@ -124,7 +124,9 @@ def preview(
     _check_ledgers(call, federation, store)
     charges = [(party, charge) for party, plan in call.plans.items() for charge in plan if charge.count]
     lines = tuple(PreviewLine(party, one.what, one.count, one.rho, seen_by(one)) for party, one in charges)
-    rho, unit, terms = row_rho(call.plans), str(call.job.roster.unit), call.job.privacy
+    rho = row_rho(call.plans)
+    unit = str(call.job.roster.unit)
+    terms = call.job.privacy
     size = _estimate_bytes(federation, problem, call.method, terms)
     nothing, unused = map(tuple, notices(federation, call.job, call.blocks))
     bent = _about_curves(federation, problem, call, size)
@@ -150,13 +152,15 @@ def _about_curves(federation: Federation, problem: Any, call: CheckedCall, size:
 
 def _check_ledgers(call: CheckedCall, federation: Federation, store: str | Path | None) -> None:
     """Refuse what policies and ledgers would refuse when the run is reserved; nothing is written."""
-    terms, folder = terms_of(call.job, call.method), None if store is None else Path(store).expanduser()
+    terms = terms_of(call.job, call.method)
+    folder = None if store is None else Path(store).expanduser()
     nodes = {name: (party.policy, True) for name, party in federation.parties.items()}
     if not isinstance(call.method, GraphMethod):
         setup = coordinator_setup(call.job, call.method, None)
         nodes[setup.name] = (setup.policy, setup.guarded)
     with ExitStack() as last:
-        kept, run = None, None
+        kept = None
+        run = None
         if folder is not None and (folder / "runs.db").is_file():
             kept = last.enter_context(closing(RunStore(folder)))
             run = kept.going_on(call_fingerprint(ordered_call(call, kept, kept=False)))

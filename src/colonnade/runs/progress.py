@@ -32,7 +32,8 @@ def progress_bar(wanted: bool, title: str, rounds: int | None) -> Iterator[Show]
         return
     shell = _notebook_shell()
     bar: Bar = TerminalBar(title, rounds) if shell is None else NotebookBar(shell, title, rounds)
-    began, started = time.monotonic(), False
+    began = time.monotonic()
+    started = False
 
     def show(note: Note) -> None:
         nonlocal started
@@ -57,7 +58,8 @@ class TerminalBar:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        words, figures = TextColumn("{task.description}"), TextColumn("{task.fields[figures]}")
+        words = TextColumn("{task.description}")
+        figures = TextColumn("{task.fields[figures]}")
         columns = (words, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), figures)
         console = Console(stderr=True, force_jupyter=False)
         self.bar = Progress(*columns, console=console, transient=True)
@@ -79,7 +81,9 @@ class NotebookBar:
     EVERY = 0.1  # seconds between two pictures: a page that is told of every round falls behind
 
     def __init__(self, display: Any, title: str, rounds: int | None) -> None:
-        self.display, self.title, self.rounds = display, title, rounds
+        self.display = display
+        self.title = title
+        self.rounds = rounds
         self.handle: Any = None
         self.began = self.drawn = time.monotonic()
 

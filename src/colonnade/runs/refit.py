@@ -34,7 +34,8 @@ CHOSEN = " was chosen for the error"  # of a penalty: as chosen_weight has it
 def refit(fit: Fit, without: Sequence[str]) -> Fit:
     """The fit's problem on the columns of all other parties."""
     left = fit.parties_left(without)
-    release, widths = fit.release, {party: len(names) for party, names in fit.features.items()}
+    release = fit.release
+    widths = {party: len(names) for party, names in fit.features.items()}
     part = _of_parties(release, left)
     solved = _solve(fit, part, left, of_columns(fit.problem, places_of(widths, left)))
     ends = np.cumsum([widths[party] for party in left])[:-1]
@@ -126,9 +127,12 @@ def _spread_out(sums: Sums, keep: Indices, columns: int) -> Sums:
 
 def _curves(fit: Fit, left: Sequence[str], choose: bool) -> Curves:
     """What the schemas say of hats, directions, and zeros and ones."""
-    level, monotone, flags = list[int](), list[int](), list[bool]()
+    level = list[int]()
+    monotone = list[int]()
+    flags = list[bool]()
     for party in left:
-        schema, width = fit.schemas.get(party), len(fit.features[party])
+        schema = fit.schemas.get(party)
+        width = len(fit.features[party])
         level += [0] * width if schema is None else list(schema.level)
         monotone += [0] * width if schema is None else list(schema.monotone)
         flags += [False] * width if schema is None else list(schema.binary)

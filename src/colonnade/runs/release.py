@@ -80,7 +80,8 @@ def columns_of(party: Party, name: str, kept: Iterable[int]) -> list[ReleasedCol
 def _scale(column: object) -> tuple[float, float]:
     """Middle and unit of an encoded number: it runs from −1 to 1 where its bounds do."""
     if isinstance(column, Date):
-        low, high = column.low.toordinal(), column.high.toordinal()
+        low = column.low.toordinal()
+        high = column.high.toordinal()
         return (low + high) / 2.0, (high - low) / 2.0
     if isinstance(column, Numeric) and column.scale:
         return (column.low + column.high) / 2.0, (column.high - column.low) / 2.0
@@ -166,7 +167,8 @@ class Release:
         """Each number that is a curve followed by its hats."""
         found: list[int] = []
         for k in places:
-            own, hats = self._all[k], list[int]()
+            own = self._all[k]
+            hats = list[int]()
             if own.kind == "number":
                 hats = [
                     j
@@ -215,7 +217,8 @@ class Release:
         """The most rows of a party, as a share, that can have been shortened: 0 where the schemas prove it."""
         if self.proven:
             return 0.0
-        squares, shares = np.diag(self.matrix), [0.0]
+        squares = np.diag(self.matrix)
+        shares = [0.0]
         for party, norm in self.norms.items():
             mine = [k for k, column in enumerate(self.columns) if column.party == party]
             if not mine or norm == 0.0:
@@ -294,13 +297,15 @@ class Release:
         chosen = [k for k in chosen if k not in compared.values()]
         if not chosen:
             raise InvalidInput("no column is left to explain with: name more in on=.")
-        kept, left_out = chosen, list[int]()
+        kept = chosen
+        left_out = list[int]()
         if drop == "auto":
             matrix, noise = self.part([*chosen, aim])
             guarded = set(self.with_hats(self.find(protect)))
             inside = {i for i, k in enumerate(chosen) if k in guarded}
             places, out = determined_columns(matrix[:-1, :-1], noise[:-1, :-1], inside)
-            kept, left_out = [chosen[i] for i in places], [chosen[i] for i in out]
+            kept = [chosen[i] for i in places]
+            left_out = [chosen[i] for i in out]
         return Inference(
             release=self,
             target=aim,
@@ -332,7 +337,8 @@ class Release:
             if self._all[k].kind == "level":
                 groups.setdefault((self._all[k].party, self._all[k].block), []).append(k)
         wanted = {k for name in asked.values() for k in self.find(name)}
-        sums, found = self.matrix[:, len(self.columns)], dict[str, int]()
+        sums = self.matrix[:, len(self.columns)]
+        found = dict[str, int]()
         for (party, block), inside in groups.items():
             whole = [k for k, c in enumerate(self.columns) if (c.party, c.block, c.kind) == (party, block, "level")]
             if len(inside) < len(whole):
@@ -408,11 +414,14 @@ def release_of(
     gram: ReleasedGram, federation: Federation, job: Job, statement: PrivacyStatement, run: str, middle: float
 ) -> Release:
     """What left by the gate, beside what schemas and terms say in public; `middle`: what labels were measured from."""
-    columns, before, keep = list[ReleasedColumn](), 0, gram.keep.tolist()
+    columns = list[ReleasedColumn]()
+    before = 0
+    keep = gram.keep.tolist()
     for name, party in federation.parties.items():
         columns += columns_of(party, name, [k - before for k in keep])
         before += len(party.features)
-    classes, label = job.problem.loss.classifies, federation.label_column or "label"
+    classes = job.problem.loss.classifies
+    label = federation.label_column or "label"
     scale = (0.5, 0.5) if classes else (middle, 1.0)  # of classes: whether it is the positive one
     return Release(
         *(gram.matrix, gram.noise, job.roster.rows, tuple(columns)),

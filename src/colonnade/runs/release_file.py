@@ -29,7 +29,9 @@ from colonnade.runs.release import Release, ReleasedColumn
 # What reading a file that is damaged, or not ours, may end in.
 DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError, MemoryError)
 LARGEST = 1 << 31  # bytes of a file
-FIT, FIT_FORMAT = "colonnade fit", 1  # saved fits, and the version that is written
+# saved fits, and the version that is written
+FIT = "colonnade fit"
+FIT_FORMAT = 1
 _WHOLE = 2**53
 Rule = Callable[[Any], bool]
 
@@ -101,7 +103,9 @@ def tabled(rule: Rule) -> Rule:
     return lambda raw: isinstance(raw, dict) and all(map(rule, raw.values()))
 
 
-text, flag, table = kind(str), kind(bool), kind(dict)
+text = kind(str)
+flag = kind(bool)
+table = kind(dict)
 texts = listed(text)
 
 
@@ -129,14 +133,16 @@ def statement(raw: Any) -> bool:
     rests = guarantee_under(map(Condition.from_plain, raw["conditions"]))
     if raw.get("guarantee") in (Guarantee.PROVEN, Guarantee.CONDITIONAL) and raw["guarantee"] != rests:
         return False
-    epsilon, delta = raw.get("epsilon", -1.0), raw.get("delta", -1.0)
+    epsilon = raw.get("epsilon", -1.0)
+    delta = raw.get("delta", -1.0)
     return bool(0.0 <= delta < 1.0 and (epsilon == math.inf or (epsilon >= 0.0 and delta > 0.0)))
 
 
 # ------------------------------------------------------------------------------------------------ a release
 
 
-KIND, FORMAT = "colonnade release", 1
+KIND = "colonnade release"
+FORMAT = 1
 AGAIN = "Save the release again, or restore a copy."
 KINDS = ("number", "level", "flag", "part", "classes")
 RULES = ("raw", "centred", "screened", "weak")
@@ -189,7 +195,8 @@ def from_plain(raw: Any) -> Release:
         raise InvalidInput("'statement' or 'norms' is not of its kind")
     columns = tuple(_column(one) for one in raw["columns"])
     size = len(columns) + 2
-    levels, codes = _numbers(raw["noise"]["levels"]), _numbers(raw["noise"]["codes"], "<u4").astype(np.int64)
+    levels = _numbers(raw["noise"]["levels"])
+    codes = _numbers(raw["noise"]["codes"], "<u4").astype(np.int64)
     made = Release(
         **{
             **raw,

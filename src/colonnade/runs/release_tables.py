@@ -101,10 +101,12 @@ def crude_odds(release: Release, columns: Iterable[str] | None, level: float) ->
     places = every if columns is None else release.find(columns)
     if wrong := [release.names[k] for k in places if k not in every]:
         raise InvalidInput(f"{wrong[0]!r} is no yes-or-no column: declare it co.Binary or co.Categorical.")
-    s, rows = len(release.columns), []
+    s = len(release.columns)
+    rows = []
     for k in places:
         at = ([k, k, s], [s, s + 1, s + 1])
-        sums, variance = release.matrix[at], np.square(release.noise[at])
+        sums = release.matrix[at]
+        variance = np.square(release.noise[at])
         # Of labels ±1: the first, the first among positive rows, positive rows.
         T = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 0.5]])
         counts = T @ sums + np.array([0.0, 0.0, release.rows / 2.0])
@@ -136,7 +138,9 @@ def select(
         raise InvalidInput("the budget determines none of these columns, so that there is nothing to choose among.")
     model = chosen.model
     if candidates is None:
-        M, b, n = model.matrix[:-1, :-1], model.matrix[:-1, -1], model.rows
+        M = model.matrix[:-1, :-1]
+        b = model.matrix[:-1, -1]
+        n = model.rows
         most = float(np.abs(b[:-1] - M[:-1, -1] * b[-1] / M[-1, -1]).max()) / n
         candidates = [Lasso(most * float(x)) for x in np.geomspace(1.0, LIGHTEST, PATH)]
     terms = [_term(chosen, one) for one in candidates]

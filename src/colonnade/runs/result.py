@@ -97,7 +97,8 @@ class Fit(FitFacts):
 
     def _per_probability(self) -> float:
         """What a score differs by where the linear probability model differs by 1; 1 where labels are numbers."""
-        loss, release = self.problem.loss, self.release
+        loss = self.problem.loss
+        release = self.release
         if not loss.classifies:
             return 1.0
         if not isinstance(loss, Logistic):
@@ -243,7 +244,8 @@ class Fit(FitFacts):
     def _kernel_scores(self, model: Support, data: Any) -> Floats:
         """Scores part by part, so that no table of all rows is made; a split of columns is put together."""
         assert isinstance(self.problem, KernelSVM)
-        kernel, features = self.problem.kernel, model.points.shape[1]
+        kernel = self.problem.kernel
+        features = model.points.shape[1]
         if not isinstance(data, Federation):
             schema = next(iter(self.schemas.values()))
             if schema is None:
@@ -277,14 +279,16 @@ class Fit(FitFacts):
 
     def blocks(self, federation: Federation, without: Sequence[str] = ()) -> dict[str, Block]:
         """The blocks of a federation's parties, checked against the columns that the model was fitted on."""
-        wanted, federation = self.parties_left(without), federation.bent(self.depth)
+        wanted = self.parties_left(without)
+        federation = federation.bent(self.depth)
         if absent := [party for party in wanted if party not in federation.parties]:
             raise InvalidInput(
                 f"a prediction needs the columns of every party, and {absent[0]!r} is missing; "
                 f"name it in without= to leave its part out. The data have {', '.join(federation.parties)}."
             )
         for party in wanted:
-            x, found = self.coefficients[party], federation.parties[party]
+            x = self.coefficients[party]
+            found = federation.parties[party]
             if self.schemas.get(party) is not None and list(self.features[party]) != list(found.features):
                 what = f"party {party!r} brings other columns than the model was fitted on"
                 raise InvalidInput(f"{what}; pass frames to fit.scores, which encodes them as for the fit.")

@@ -98,7 +98,8 @@ class Scorecard(CardFacts):
 
     def places(self, data: Any) -> Integers:
         """For every row and column, which line it falls on."""
-        card, rows = view.plain(self), card_figures.rows_of(self, data)
+        card = view.plain(self)
+        rows = card_figures.rows_of(self, data)
         try:
             found = [scorer.places(row, card) for row in rows]
         except ValueError as error:
@@ -172,7 +173,8 @@ def make_scorecard(
 ) -> Scorecard:
     """The scorecard of a fit; the arguments are those of `Fit.scorecard`."""
     link = _check(fit, points, odds, double, good)
-    sign, per_log = (1.0 if good > 0 else -1.0), double / math.log(2.0)
+    sign = 1.0 if good > 0 else -1.0
+    per_log = double / math.log(2.0)
     effects = [one for party in fit.coefficients for one in _effects(fit, party)]
     titles = [one.title for one in effects]
     twice = frozenset(title for title in titles if titles.count(title) > 1)
@@ -266,7 +268,8 @@ def _remarks(fit: Fit, link: Link, silent: Sequence[str]) -> tuple[str, ...]:
 def _column(effect: Effect, draft: _Draft) -> tuple[CardColumn, float, tuple[float, float]]:
     """A column of the card; the least points that any row has for it; by how much a row's points may be below what its
     score means, as a negative number, and above it."""
-    key, column = _key(effect, draft.names), effect.column
+    key = _key(effect, draft.names)
+    column = effect.column
     bounds: list[float] = []
     if is_number(effect):
         asked = draft.bins.get(key) if isinstance(draft.bins, Mapping) else draft.bins
@@ -296,9 +299,11 @@ def _column(effect: Effect, draft: _Draft) -> tuple[CardColumn, float, tuple[flo
 
 def _numbers(effect: Effect, bounds: Sequence[float]) -> tuple[list[str], Floats, Floats, dict[str, Any]]:
     """Names of bins, the least and largest effect in each, and what a scorer must know."""
-    column, day = effect.column, isinstance(effect.column, Date)
+    column = effect.column
+    day = isinstance(effect.column, Date)
     low, high = ranges(effect, bounds).T
-    by_whole, whole = in_whole_numbers(effect, bounds[1:-1]), holds_whole(effect)
+    by_whole = in_whole_numbers(effect, bounds[1:-1])
+    whole = holds_whole(effect)
     names = _bin_names(bounds[1:-1], day, by_whole)
     facts: dict[str, Any] = {"kind": "day" if day else "number", "edges": tuple(bounds[1:-1])}
     facts |= {"whole": whole, "nearest": by_whole and not whole}

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 Places = NDArray[np.int64]
 TRAINED = 0.8  # of the rows
 FIRST_SEED = 1000  # of the splits: the next one is 1001
-TOGETHER, ALONE = "together, not private", "alone, not private"
+TOGETHER = "together, not private"
+ALONE = "alone, not private"
 EXPLORED = (
     "Exploration: these figures were computed from the rows themselves and nobody paid for them; the ledgers of the "
     "runs were thrown away. Whoever sees them, or a setting chosen by them, learns about the rows."
@@ -95,12 +96,14 @@ class Simulation:
     def plot(self) -> Any:
         """The first measure against epsilon, with standard errors; what is not private as level lines."""
         go = plotly_objects()
-        measure, table = self.measures[0], self.table()
+        measure = self.measures[0]
+        table = self.table()
         figure = go.Figure()
         private = table.filter(table["epsilon"].is_finite())
         for (method, trust), own in private.group_by(["method", "trust"], maintain_order=True):
             at, found, errors = (own[name].to_list() for name in ("epsilon", measure, f"{measure} ±"))
-            name, error_bars = f"{method}, trust {trust}", {"type": "data", "array": errors}
+            name = f"{method}, trust {trust}"
+            error_bars = {"type": "data", "array": errors}
             figure.add_scatter(x=at, y=found, error_y=error_bars, name=name, mode="lines+markers")
         for line in table.filter(table["epsilon"].is_infinite()).iter_rows(named=True):
             if ALONE not in line["method"] or line["method"] == self.best_alone:
@@ -199,7 +202,8 @@ def _compare(
     done = 0
     with progress_bar(progress, "simulating, fits", splits * sum(case.times(repeats) for case in plan)) as show:
         for number, (train, test) in enumerate(_splits(whole.rows, splits)):
-            told, held = _rows(whole, train), _rows(whole, test)
+            told = _rows(whole, train)
+            held = _rows(whole, test)
             if classifies and min(len(set(told.targets.tolist())), len(set(held.targets.tolist()))) < 2:
                 raise InvalidInput(f"split {number + 1} of {splits} has one class only: too few rows of a class.")
             for case in plan:
@@ -229,7 +233,8 @@ class _Case:
 
 def _plan(whole: Federation, problem: Problem, methods: Any, terms: Sequence[Privacy]) -> tuple[list[_Case], list[str]]:
     """Every pair that can be run, and why the others cannot."""
-    cases, refused = list[_Case](), list[str]()
+    cases = list[_Case]()
+    refused = list[str]()
     for name, method, own in _named(methods, problem):
         for privacy in terms if method is None or method.DERIVATION is not None else [None]:
             chosen = method if method is not None else default_method(privacy, own)

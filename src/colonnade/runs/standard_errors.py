@@ -17,12 +17,14 @@ from colonnade.kernels.arrays import Floats
 
 def area_error(scores: Floats, positive: NDArray[np.bool_]) -> float | None:
     """The standard error of the area under the ROC, from how each row is placed among those of the other class."""
-    found, others = np.sort(scores[positive]), np.sort(scores[~positive])
+    found = np.sort(scores[positive])
+    others = np.sort(scores[~positive])
     if min(found.size, others.size) < 2:
         return None
 
     def placed(rows: Floats, among: Floats) -> Floats:  # the share of `among` below a row, of equal ones half
-        below, upto = np.searchsorted(among, rows, "left"), np.searchsorted(among, rows, "right")
+        below = np.searchsorted(among, rows, "left")
+        upto = np.searchsorted(among, rows, "right")
         return np.asarray((below + upto) / (2.0 * among.size))
 
     of_found, of_others = placed(found, others), placed(others, found)

@@ -9,7 +9,9 @@ from typing import NamedTuple
 from colonnade.views.parts import Markup, cards, paragraph, table
 from colonnade.views.scorecard import NOT_PRIVATE
 
-STABLE, MOVED = 0.1, 0.25  # the usual bounds of a PSI
+# the usual bounds of a PSI
+STABLE = 0.1
+MOVED = 0.25
 
 
 class Tenth(NamedTuple):

@@ -56,7 +56,8 @@ class Axis:
         low = min(scaled, default=0.0) if self.low is None else self.low
         high = max(scaled, default=1.0) if self.high is None else self.high
         if low == high:
-            low, high = low - 0.5, high + 0.5
+            low = low - 0.5
+            high = high + 0.5
         room = 0.04 * (high - low)
         return low - room * (self.low is None), high + room * (self.high is None)
 
@@ -75,7 +76,8 @@ class Axis:
 
     def _decades(self, low: float, high: float) -> list[float]:
         """Powers of ten, every so many of them; where there are few, also twice and five times these."""
-        first, last = math.ceil(low), math.floor(high)
+        first = math.ceil(low)
+        last = math.floor(high)
         if last - first >= 2:
             return [10.0**k for k in range(first, last + 1, math.ceil((last - first + 1) / 5))]
         fine = [m * 10.0**k for k in range(math.floor(low), math.ceil(high) + 1) for m in (1, 2, 5)]
@@ -91,12 +93,14 @@ class Axis:
 def lines(curves: Sequence[Curve], x: Axis, y: Axis, *, label: str, diagonal: bool = False) -> Markup:
     """Curves over common axes; values that a log axis cannot show must be left out before."""
     points = [point for curve in curves for point in curve.points]
-    across, up = x.span([point[0] for point in points]), y.span([point[1] for point in points])
+    across = x.span([point[0] for point in points])
+    up = y.span([point[1] for point in points])
 
     def at(point: Point) -> Point:
         return UNIT * x.share(point[0], across), UNIT * (1.0 - y.share(point[1], up))
 
-    inner, marks = [], []
+    inner = []
+    marks = []
     if diagonal:
         inner.append(_stroke([at((0.0, 0.0)), at((1.0, 1.0))], 'class="guide"'))
     for curve in curves:
@@ -119,14 +123,16 @@ def stacked_bars(
     width = min((b - a for a, b in pairwise(places)), default=1)
     across = (min(places, default=0) - 0.5 * width, max(places, default=0) + 0.5 * width)
     up = (0.0, max(totals, default=0.0) * 1.04 or 1.0)
-    inner, floors = [], [0.0] * len(places)
+    inner = []
+    floors = [0.0] * len(places)
     wide = UNIT * 0.84 * width / (across[1] - across[0])
     for name, parts in heights.items():
         for number, (place, part) in enumerate(zip(places, parts, strict=True)):
             if not part:
                 continue
             left = UNIT * (place - 0.42 * width - across[0]) / (across[1] - across[0])
-            top, tall = UNIT * (1.0 - (floors[number] + part) / up[1]), UNIT * part / up[1]
+            top = UNIT * (1.0 - (floors[number] + part) / up[1])
+            tall = UNIT * part / up[1]
             box = f'x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
             inner.append(f'<rect {box} fill="{colours[name]}"/>')
             floors[number] += part
@@ -183,7 +189,8 @@ def legend(entries: Sequence[tuple[str, str, str | None]]) -> Markup:
 def _frame(
     inner: Sequence[str], outer: Sequence[str], x: Axis, y: Axis, along: Ticks, upward: Ticks, label: str
 ) -> Markup:
-    grid, text = [], []
+    grid = []
+    text = []
     for share, words in upward:
         at = 100.0 * (1.0 - share)
         grid.append(f'<line x1="0" x2="100%" y1="{at:.2f}%" y2="{at:.2f}%"/>')

@@ -141,7 +141,8 @@ def _path(fit: FitFacts) -> str:
     """The coefficients along the penalty, where the run gave them."""
     if fit.path is None:
         return ""
-    weights, curves = fit.path.weights, []
+    weights = fit.path.weights
+    curves = []
     colours = party_colours(list(fit.coefficients))
     for party, rows in fit.path.coefficients.items():
         for j in np.flatnonzero(np.abs(rows).max(axis=0)).tolist():
@@ -256,7 +257,8 @@ class EffectCurves(Mapping[str, EffectCurve]):
 
 def curves_of(fit: FitFacts) -> EffectCurves:
     """The effects of a fit's numbers."""
-    found, elsewhere = list[EffectCurve](), []
+    found = list[EffectCurve]()
+    elsewhere = []
     for party, schema in fit.schemas.items():
         if schema is None:
             continue

@@ -72,7 +72,8 @@ def render_report(
 ) -> str:
     """The report as text; arguments as in `write_report`."""
     known = RunFacts.of(fit)
-    title, began = title_of(fit, known), date_of(fit.run)
+    title = title_of(fit, known)
+    began = date_of(fit.run)
     parts = [
         ("verdict", "The verdict", verdict_section(fit, known, quality, evaluation)),
         ("parties", "The parties", parties_section(fit, known)),
@@ -190,7 +191,8 @@ def cost_section(fit: FitFacts) -> str:
         took = f"It took {fit.seconds:.1f} seconds."
     price = "No price in privacy can be named: exact values left the parties."
     if math.isfinite(fit.privacy.epsilon):
-        cost, delta = shown(fit.privacy.epsilon), html.number(fit.privacy.delta)
+        cost = shown(fit.privacy.epsilon)
+        delta = html.number(fit.privacy.delta)
         price = f"It cost epsilon {cost} of every budget that counts these rows, at delta {delta}."
     return "".join([html.paragraph(took), html.paragraph(price), wires, _so_far(fit)])
 
@@ -199,11 +201,13 @@ def _so_far(fit: FitFacts) -> str:
     """Everything on the wires up to a round, by direction."""
     lines = fit.communication.by("direction", "round").sort("round").to_dicts()
     last = fit.communication.rounds
-    curves, columns = [], []
+    curves = []
+    columns = []
     for place, (way, name) in enumerate(DIRECTIONS.items()):
         own = {line["round"]: line["bytes"] for line in lines if line["direction"] == way}
         if own:
-            points, total = [], 0
+            points = []
+            total = 0
             for number_ in sorted({*own, last}):
                 total += own.get(number_, 0)
                 points.append((float(number_), float(total)))
@@ -212,7 +216,8 @@ def _so_far(fit: FitFacts) -> str:
     if not curves:
         return ""
     caption = "Bytes on the wires up to each round, by direction."
-    x, y = chart.Axis("round", whole=True), chart.Axis("bytes so far", bytes=True, low=0.0)
+    x = chart.Axis("round", whole=True)
+    y = chart.Axis("bytes so far", bytes=True, low=0.0)
     drawn = chart.lines(curves, x, y, label=caption)
     rows = []
     for t in html.evenly_spaced(last + 1):

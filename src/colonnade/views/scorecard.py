@@ -21,7 +21,9 @@ NOT_PRIVATE = (
     "Computed here, on the rows that were given, and not private: whoever publishes these figures releases something "
     "about those rows, which no budget counted."
 )
-MODELLED, RELEASED = "modelled", "released counts"  # bases of figures, as runs/evidence.py writes them
+# bases of figures, as runs/evidence.py writes them
+MODELLED = "modelled"
+RELEASED = "released counts"
 ROUGH = "rough where columns go with each other"
 FROM = (
     "from the fitted effect and released moments, not from counts in bins, which nobody released. Where columns go "

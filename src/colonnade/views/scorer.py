@@ -94,7 +94,8 @@ def _flag(column: Mapping[str, Any], value: Any) -> int:
 def _level(column: Mapping[str, Any], value: Any) -> int:
     if isinstance(value, dt.date) and column["kind"] != "level":
         return (value.month if column["kind"] == "month" else value.isoweekday()) - 1
-    levels, floats = column["levels"], column["floats"]
+    levels = column["levels"]
+    floats = column["floats"]
     if isinstance(value, float):  # 1.0 is written "1": the level that means it
         text = str(int(value)) if value.is_integer() and abs(value) < 2.0**53 else repr(value)
         place = levels.get(text, floats.get(text))
@@ -140,7 +141,8 @@ def main(paths: list[str]) -> int:
                 out.writerow([*row, "points", "probability_bad", "reasons"])
             cells = {name: cell if cell != "" else None for name, cell in row.items()}
             try:
-                total, why = points(cells), reasons(cells)
+                total = points(cells)
+                why = reasons(cells)
             except ValueError as error:
                 sys.stderr.write(f"row {number}: {error}\n")
                 return 1

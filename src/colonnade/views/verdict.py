@@ -119,7 +119,8 @@ def quality_part(quality: Quality | None, evaluation: Evaluation | None) -> str:
     span = (min(ends) - room, max(ends) + room)
     rows = []
     for name in names:
-        value, twice = quality.values[name], 2.0 * quality.errors.get(name, 0.0)
+        value = quality.values[name]
+        twice = 2.0 * quality.errors.get(name, 0.0)
         dot = chart.interval(value, value - twice, value + twice, span, chart.INK)
         rows.append((_bold(name, name == own), _bold(quality.shown(name), name == own), dot))
     heads = ("model", quality.measure, Markup('<span class="wide">beside each other</span>'))
@@ -258,7 +259,9 @@ def _figure(value: object) -> str:
 
 
 def _meaning(fit: FitFacts) -> str:
-    epsilon, delta, unit = fit.privacy.epsilon, fit.privacy.delta, fit.privacy.unit
+    epsilon = fit.privacy.epsilon
+    delta = fit.privacy.delta
+    unit = fit.privacy.unit
     if math.isinf(epsilon):
         return "<h3>What this means</h3>" + paragraph(
             "No number bounds what an adversary can find out. Take it that whoever saw the messages below knows what "
@@ -326,7 +329,8 @@ def _timeline(fit: FitFacts) -> str:
         for number_, size in left_by_round(fit, party).items():
             parts[number_ // width] += size
     caption = f"Bytes that left each party, by {'round' if width == 1 else f'{width} rounds'}."
-    x, y = chart.Axis("round", whole=True), chart.Axis("bytes that left", bytes=True, low=0.0)
+    x = chart.Axis("round", whole=True)
+    y = chart.Axis("bytes that left", bytes=True, low=0.0)
     drawn = chart.stacked_bars(heights, places, x, y, label=caption)
     sizes = zip(*heights.values(), strict=True)
     rows = [(f"{place:,}", *(human_bytes(int(size)) for size in row)) for place, row in zip(places, sizes, strict=True)]

@@ -73,7 +73,9 @@ class ReadingLog(FileLog):
     """A FileLog that is opened for reading only, so that a Ledger can sum it up."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self._blobs, self._depth = path, path.parent / "blobs", 0
+        self.path = path
+        self._blobs = path.parent / "blobs"
+        self._depth = 0
         self._db = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=5.0, check_same_thread=False)
         try:
             check_format(path, self.stored_format())
@@ -181,7 +183,8 @@ class Reader:
 
     def _ledger(self, party: str, path: Path) -> Account:
         with self._looking(path) as log:
-            count, now = log.length(), time.monotonic()
+            count = log.length()
+            now = time.monotonic()
             known = self._sums.get(party)
             if known and (known[0] == count or now - known[1] < PATIENCE * known[2]):
                 return known[3]

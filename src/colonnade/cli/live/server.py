@@ -79,9 +79,13 @@ class Server:
         try:
             return self._page(rest)
         except NotReadable as error:
-            title, words, status = "The store cannot be read now", f"{error} Try again in a moment.", 503
+            title = "The store cannot be read now"
+            words = f"{error} Try again in a moment."
+            status = 503
         except ColonnadeError as error:  # such as a damaged fit: its text names the file and what to do
-            title, words, status = "This cannot be shown", str(error), 500
+            title = "This cannot be shown"
+            words = str(error)
+            status = 500
         return HTTPStatus(status), HTML, PAGE_POLICY, error_page(title, words, up)
 
     def _page(self, rest: str) -> Answer:
@@ -130,7 +134,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     ours: ClassVar[Server]
     protocol_version = "HTTP/1.0"  # one request a connection: none outlives the server
-    server_version, sys_version = "colonnade", ""
+    server_version = "colonnade"
+    sys_version = ""
     timeout = 15  # seconds for a request to arrive
 
     def do_GET(self) -> None:

@@ -40,7 +40,9 @@ from colonnade.problem.nearest import NearestInBall
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, message, receive, tell
 
-LABELS, MODEL = 0.4, 0.3  # shares of the budget; what is left buys predictions, or a better model where none are sent
+# shares of the budget; what is left buys predictions, or a better model where none are sent
+LABELS = 0.4
+MODEL = 0.3
 CLIP = 2.0  # residuals are clipped to so many label bounds
 MOST = 20  # rounds that the budget may ask for
 # For the rounding of the x-update beside that of long sums: docs/understand/privacy/admm.md.
@@ -92,12 +94,16 @@ Request = SendNoisyLabels | Couple | SendNoisyModel | Finish
 
 
 def coordinator(job: Job, terms: _Terms) -> Program[Answer]:
-    roster, parties, rows = job.roster, job.roster.with_columns, job.roster.rows
+    roster = job.roster
+    parties = job.roster.with_columns
+    rows = job.roster.rows
     labels = (yield from ask_one(roster.label, SendNoisyLabels(), NoisyLabelsSent)).values.value
     y = numbers(labels, (rows,), roster.label)
     step = len(parties) / terms.rho
     prox = partial(noisy_prox, job, y, step)
-    mean, u, intercept = np.zeros(rows), np.zeros(rows), 0.0
+    mean = np.zeros(rows)
+    u = np.zeros(rows)
+    intercept = 0.0
     for t in range(terms.rounds):
         point = len(parties) * (mean + u)
         if job.problem.intercept:  # means over all rows, whose noise is small
@@ -127,7 +133,8 @@ def _worse_than_nothing(job: Job, terms: _Terms, x: Mapping[str, Floats], common
     for party, part in x.items():
         moves = terms.moves(common if terms.columns else np.clip(common, -terms.clip, terms.clip), terms.norms[party])
         sd = moves.model * job.roster.unit.rows / math.sqrt(2.0 * terms.model_rho)
-        squares, noise = squares + float(part @ part), noise + part.size * sd**2
+        squares = squares + float(part @ part)
+        noise = noise + part.size * sd**2
     if squares >= 2.0 * noise:
         return ()
     return (swamped("coefficients of zero are expected to be nearer to the answer than those that were released"),)
@@ -215,7 +222,8 @@ class PrivateSharingADMM(Method):
         return coordinator(job, _terms(job, self))
 
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]:
-        terms, places = _terms(job, self), tuple(block.positions.tolist())
+        terms = _terms(job, self)
+        places = tuple(block.positions.tolist())
         norms = [terms.norms[p] for p in job.roster.with_columns if job.roster.positions[p] == places]
         return party(block, gate, terms, norms[0] if norms else math.nan)  # nan: it has labels only
 
@@ -282,7 +290,8 @@ class _Terms:
 
     def sensitivity(self, residual: Floats, norm: float, block: Block) -> Moves:
         """From the party's own bounds and the residual, which is made of published values."""
-        moves, factor = self.moves(residual, norm), SLACK * sum_slack(block.rows) * block.unit.rows
+        moves = self.moves(residual, norm)
+        factor = SLACK * sum_slack(block.rows) * block.unit.rows
         return Moves(max(factor * moves.prediction, TINY), max(factor * moves.model, TINY))
 
 
@@ -291,9 +300,13 @@ TINY = 2.0**-100  # a residual of zeros moves nothing, and noise needs a scale
 
 def _terms(job: Job, settings: PrivateSharingADMM) -> _Terms:
     assert isinstance(job.problem.penalty, Ridge)
-    columns, parties, ridge = isinstance(job.roster.unit, FeatureColumn), job.roster.with_columns, job.problem.penalty.a
-    rho, count = 1.0 / job.roster.rows, 1 if columns else len(parties)
-    norms, budget = _norms(job, columns), job.rho
+    columns = isinstance(job.roster.unit, FeatureColumn)
+    parties = job.roster.with_columns
+    ridge = job.problem.penalty.a
+    rho = 1.0 / job.roster.rows
+    count = 1 if columns else len(parties)
+    norms = _norms(job, columns)
+    budget = job.rho
     rounds = settings.rounds
     if rounds is None:
         # T − 1 noisy predictions pay while their noise moves the coefficients by less than a quarter of the radius.
@@ -316,7 +329,8 @@ def _terms(job: Job, settings: PrivateSharingADMM) -> _Terms:
 
 def _norms(job: Job, columns: bool) -> dict[str, float]:
     """Public bounds by party: of its part of a row, or of each of its columns."""
-    privacy, widths = job.privacy, {p: len(job.roster.positions[p]) for p in job.roster.with_columns}
+    privacy = job.privacy
+    widths = {p: len(job.roster.positions[p]) for p in job.roster.with_columns}
     if columns:
         return dict.fromkeys(widths, job.feature_bound * math.sqrt(job.roster.rows))
     if privacy is None or privacy.row_norm is None:

@@ -97,14 +97,19 @@ class Coupling:
     """What the coordinator keeps: the dual vector, and each party's w, with its z = w − u and the anchors of both."""
 
     def __init__(self, problem: Problem, labels: Floats, parties: tuple[str, ...], settings: SharingADMM) -> None:
-        self.problem, self.y, self.settings = problem, labels, settings
+        self.problem = problem
+        self.y = labels
+        self.settings = settings
         self.rho = (settings.coupling or math.sqrt(len(parties))) / self.y.size
         self.w = np.zeros((len(parties), self.y.size))
-        self.intercept, self.bound, self.changes = 0.0, -math.inf, 0
+        self.intercept = 0.0
+        self.bound = -math.inf
+        self.changes = 0
         self.primal = self.dual = math.nan
         self.epochs = Epochs(anchored=False, alternates=True)
         self.v = self.prox()
-        self.anchor, self.age = self.w.copy(), 0
+        self.anchor = self.w.copy()
+        self.age = 0
         self.z0, self.v0 = np.zeros_like(self.w), np.zeros(self.y.size)
 
     @property
@@ -121,7 +126,8 @@ class Coupling:
 
     def prox(self) -> Floats:
         """v of z = argmin loss(Σ z_m) + rho/2 Σ ‖z_m − w_m‖², whose z_m is w_m − v/rho: one number a row."""
-        count, point = len(self.w), self.w.sum(axis=0)
+        count = len(self.w)
+        point = self.w.sum(axis=0)
         prox = partial(self.problem.loss.prox, y=self.y, step=count / self.rho)
         if self.problem.intercept:
             self.intercept = free_intercept(prox, point, self.intercept)
@@ -130,10 +136,13 @@ class Coupling:
 
     def update(self, t: int, predictions: Floats) -> None:
         """w ← part of the way back from T(w) to the anchor;  v by the prox;  a restart, if the residual asks for it."""
-        z, asked = self.w - self.v / self.rho, self.request
-        apart, anchor = predictions - z, self.anchor if self.epochs.anchored else self.w
+        z = self.w - self.v / self.rho
+        asked = self.request
+        apart = predictions - z
+        anchor = self.anchor if self.epochs.anchored else self.w
         self.w, self.age = asked.back * anchor + (1.0 - asked.back) * (self.w + 2.0 * apart), self.age + 1
-        old, self.v = self.v, self.prox()
+        old = self.v
+        self.v = self.prox()
         residual = float(np.linalg.norm(apart))
         self.primal = ratio(residual, float(np.linalg.norm(z)))
         self.dual = ratio(float(np.linalg.norm(self.v - old)), float(np.linalg.norm(self.v)))
@@ -142,8 +151,10 @@ class Coupling:
 
     def _restart(self) -> None:
         """Drop the anchor here; rho halfway, on a logarithmic scale, to how far v moved over how far the z did."""
-        z, many = self.w - self.v / self.rho, math.sqrt(len(self.w))
-        shift, turned = float(np.linalg.norm(z - self.z0)), many * float(np.linalg.norm(self.v - self.v0))
+        z = self.w - self.v / self.rho
+        many = math.sqrt(len(self.w))
+        shift = float(np.linalg.norm(z - self.z0))
+        turned = many * float(np.linalg.norm(self.v - self.v0))
         clear = min(ratio(shift, float(np.linalg.norm(z))), ratio(turned, float(np.linalg.norm(self.v)))) > FAINT
         if self.settings.coupling is None and clear and self.changes < MOST_CHANGES:
             self.changes += 1
@@ -153,7 +164,8 @@ class Coupling:
 
     def certificate(self, parts: Parts) -> tuple[float, float, float]:
         """The objective at the parties' coefficients, its best intercept, and the gap to the best bound so far."""
-        loss, shrink = self.problem.loss, min(part.shrink.value for part in parts.values())
+        loss = self.problem.loss
+        shrink = min(part.shrink.value for part in parts.values())
         conjugates = math.fsum(part.conjugate.value for part in parts.values())
         self.bound = max(self.bound, -loss.conjugate(shrink * self.v, self.y) - conjugates)
         scores = np.asarray(sum(part.prediction.value for part in parts.values()))
@@ -163,7 +175,8 @@ class Coupling:
 
 
 def coordinator(job: Job, settings: SharingADMM) -> Program[Answer]:
-    roster, parties = job.roster, job.roster.with_columns
+    roster = job.roster
+    parties = job.roster.with_columns
     problem, labels = adjusted(job, (yield from ask_labels(roster)))
     state = Coupling(problem, labels, parties, settings)
     note: Note | None = None
@@ -185,7 +198,10 @@ def coordinator(job: Job, settings: SharingADMM) -> Program[Answer]:
 
 
 def party(job: Job, block: Block, gate: Gate, settings: SharingADMM) -> Program[Own]:
-    x, w, anchor, rho_old = np.zeros(block.columns), np.zeros(block.rows), np.zeros(block.rows), math.nan
+    x = np.zeros(block.columns)
+    w = np.zeros(block.rows)
+    anchor = np.zeros(block.rows)
+    rho_old = math.nan
     start = Start.of(settings.start)
     if block.columns:
         penalty = local_term(job, block.positions)
@@ -200,14 +216,16 @@ def party(job: Job, block: Block, gate: Gate, settings: SharingADMM) -> Program[
                 if not (math.isfinite(rho) and rho > 0.0 and 0.0 <= back <= 1.0):
                     raise ProtocolError("the coordinator sent a rho that is not positive, or a step back beyond 0 to 1")
                 if start is not None:
-                    x, start = start.own(gate.node, x.shape), None
+                    x = start.own(gate.node, x.shape)
+                    start = None
                     prediction = w = block.scores(x)
                     rho_old = math.inf  # the next z is this prediction, whatever v will be
                 else:
                     z = w - v / (rho if math.isnan(rho_old) else rho_old)
                     if drop:
                         anchor = w = w if rho == rho_old else z + v / rho
-                    x, rho_old = closest(z - v / rho, rho), rho
+                    x = closest(z - v / rho, rho)
+                    rho_old = rho
                     prediction = block.scores(x)
                     w = back * anchor + (1.0 - back) * (w + 2.0 * (prediction - z))
                 pull = -block.correlations(v)
@@ -260,7 +278,8 @@ class SharingADMM(Method):
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         what = "its prediction for every row and three figures about its coefficients, every round"
-        parts, roster = (Charge(EXACT, self.rounds, what),), job.roster
+        parts = (Charge(EXACT, self.rounds, what),)
+        roster = job.roster
         return {
             p: (label_charge(roster),) * (p == roster.label) + parts * (p in roster.with_columns)
             for p in roster.parties
@@ -296,7 +315,8 @@ def rising_root(rising: Callable[[float], float], start: float, reach: float) ->
 
 def balanced(v: Floats) -> Floats:
     """v with the larger of its two sides shrunk, so that it adds up to 0: no row leaves the domain of loss*."""
-    up, down = float(np.sum(v[v > 0.0])), -float(np.sum(v[v < 0.0]))
+    up = float(np.sum(v[v > 0.0]))
+    down = -float(np.sum(v[v < 0.0]))
     if up == down:
         return v
     shrink = min(up, down) / max(up, down)

@@ -149,11 +149,13 @@ class GroupAtoms:
     @cached_property
     def holders(self) -> Mapping[int, str]:
         """Who holds each group; InvalidInput where two parties share one, or where a column is in none."""
-        owner, held = group_of_column(self.ball.groups), sum(map(len, self.roster.positions.values()))
+        owner = group_of_column(self.ball.groups)
+        held = sum(map(len, self.roster.positions.values()))
         holders: dict[int, str] = {}
         for party, place in ((party, place) for party, places in self.roster.positions.items() for place in places):
             if place >= owner.size or owner[place] < 0:
-                where, alone = f"column {place} of party {party!r}", f"a group such as ({place},)"
+                where = f"column {place} of party {party!r}"
+                alone = f"a group such as ({place},)"
                 raise InvalidInput(f"{where} is in no group: every column needs one; one on its own is {alone}.")
             number = int(owner[place])
             if (other := holders.setdefault(number, party)) != party:
@@ -267,7 +269,9 @@ class _OwnStumps(Source):
             ends = slice(held.indptr[j], held.indptr[j + 1])
             order = np.argsort(held.data[ends], kind="stable")
             held.data[ends], held.indices[ends] = held.data[ends][order], held.indices[ends][order]
-        self._values, self._rows, self._ends = held.data, held.indices, held.indptr
+        self._values = held.data
+        self._rows = held.indices
+        self._ends = held.indptr
 
     def steepest(self, slope: Floats) -> tuple[int, float]:
         if not np.isfinite(slope).all():
@@ -300,7 +304,8 @@ class _OwnStumps(Source):
         if not 0 <= column < self.block.columns:
             raise ProtocolError(f"a party was asked for a stump on column {column} of its {self.block.columns:,}")
         stored = self._values[self._ends[column] : self._ends[column + 1]]
-        zeros, below = self.block.rows - stored.size, int(np.searchsorted(stored, 0.0))
+        zeros = self.block.rows - stored.size
+        below = int(np.searchsorted(stored, 0.0))
 
         def ranked(k: int) -> float:
             """The k-th smallest entry of the column."""

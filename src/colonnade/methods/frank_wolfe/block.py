@@ -82,15 +82,19 @@ Request = SendLabels | BlockBegin | BlockTurn | SendBlockModel | Finish
 
 
 def coordinator(job: Job, settings: BlockFrankWolfe, run: str) -> Program[Answer]:
-    roster, loss, parties = job.roster, job.problem.loss, job.roster.with_columns
+    roster = job.roster
+    loss = job.problem.loss
+    parties = job.roster.with_columns
     owners = block_owners(_product(job), roster)
     least = least_probability(settings.sampling, owners)
     y = (yield from ask_labels(roster)).astype(np.float64)
-    prediction, step = np.zeros(roster.rows), 0.0
+    prediction = np.zeros(roster.rows)
+    step = 0.0
     prediction += _sum((yield from ask(parties, BlockBegin(), Change)), roster)
     for t in range(settings.rounds + 1):
         drawn = _draw(settings.sampling, owners, run, t) if t < settings.rounds else np.zeros(0, np.int64)  # line 3
-        slope, objective = loss.slope(prediction, y), loss.value(prediction, y)
+        slope = loss.slope(prediction, y)
+        objective = loss.value(prediction, y)
         turns = {p: BlockTurn(step, slope, drawn[owners[drawn] == k]) for k, p in enumerate(parties)}
         note: Note = {"round": t + 1, "objective": objective, "blocks": int(drawn.size), "step": step}
         changes = yield from tell(turns, Change, note)  # lines 5 and 6
@@ -106,8 +110,11 @@ def coordinator(job: Job, settings: BlockFrankWolfe, run: str) -> Program[Answer
 
 
 def party(job: Job, block: Block, gate: Gate, settings: BlockFrankWolfe) -> Program[Own]:
-    mine, least = _Mine(_product(job), block), settings.least(job)
-    x, ahead, t = mine.start(), np.zeros(block.columns), 0
+    mine = _Mine(_product(job), block)
+    least = settings.least(job)
+    x = mine.start()
+    ahead = np.zeros(block.columns)
+    t = 0
 
     request = yield from receive(COORDINATOR, Request)
     while not isinstance(request, Finish):
@@ -197,7 +204,8 @@ class _Mine:
         place = {position: j for j, position in enumerate(block.positions.tolist())}
         assert not isinstance(product.blocks, str)
         assert not isinstance(product.each, L2Ball)
-        self.each, self.columns = product.each, dict[int, Indices]()
+        self.each = product.each
+        self.columns = dict[int, Indices]()
         for number, group in enumerate(product.blocks):
             if group[0] in place:
                 self.columns[number] = np.array([place[position] for position in group])

@@ -60,16 +60,20 @@ def coordinator(job: Job, rounds: int) -> Program[Answer]:
 
 
 def party(job: Job, block: Block, gate: Gate, rounds: int) -> Program[Own]:
-    bound, residual, x = job.feature_bound, job.label_bound, np.zeros(block.columns)
+    bound = job.feature_bound
+    residual = job.label_bound
+    x = np.zeros(block.columns)
     block = block.clipped(bound)
     y = block.bounded_labels(1.0 if job.problem.loss.classifies else LARGEST)  # residuals are clipped, not these
     request = yield from receive(COORDINATOR, Choose | Finish)
     t = 0
     while not isinstance(request, Finish):
         if isinstance(job.problem.loss, Logistic):
-            pull, reach = -y * expit(-y * block.scores(x)), float(expit(bound * float(np.abs(x).sum())))
+            pull = -y * expit(-y * block.scores(x))
+            reach = float(expit(bound * float(np.abs(x).sum())))
         else:
-            pull, reach = np.clip(block.scores(x) - y, -residual, residual), residual
+            pull = np.clip(block.scores(x) - y, -residual, residual)
+            reach = residual
         # One row moves a score by at most 2·B·reach: B bounds its entry, reach its slope. A person has several rows.
         delta = 2.0 * bound * reach * block.unit.rows * sum_slack(block.rows)
         scores = Private(block.correlations(pull), delta)
@@ -120,7 +124,8 @@ class CentralFrankWolfe(Method):
     def _rounds(self, job: Job) -> int:
         if self.rounds is not None:
             return self.rounds
-        bound, radius = job.feature_bound, ball_of(job).radius
+        bound = job.feature_bound
+        radius = ball_of(job).radius
         curvature = 4.0 * job.problem.loss.smoothness * (radius * bound) ** 2
         columns = len(job.roster.positions[job.roster.label])
         sensitivity = 2.0 * bound * job.label_bound * job.roster.unit.rows

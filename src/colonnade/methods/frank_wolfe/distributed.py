@@ -129,8 +129,11 @@ class Atoms:
     """Columns side by side in one growing CSC block, so that their products are one pass."""
 
     def __init__(self, rows: int) -> None:
-        self._rows, self._count = rows, 0
-        self._data, self._indices, self._ends = np.zeros(1024), np.zeros(1024, np.int32), np.zeros(64, np.int64)
+        self._rows = rows
+        self._count = 0
+        self._data = np.zeros(1024)
+        self._indices = np.zeros(1024, np.int32)
+        self._ends = np.zeros(64, np.int64)
 
     def __len__(self) -> int:
         return self._count
@@ -140,11 +143,13 @@ class Atoms:
             places = np.flatnonzero(column != 0.0)
             values = column[places]
         else:
-            values, places = column.data, column.indices
+            values = column.data
+            places = column.indices
         end = int(self._ends[self._count]) + values.size
         self._data, self._indices = _room(self._data, end), _room(self._indices, end)
         self._ends = _room(self._ends, self._count + 2)
-        self._data[end - values.size : end], self._indices[end - values.size : end] = values, places
+        self._data[end - values.size : end] = values
+        self._indices[end - values.size : end] = places
         self._count += 1
         self._ends[self._count] = end
 
@@ -220,14 +225,19 @@ class Walk:
 
     def __init__(self, job: Job, hull: Hull, settings: WalkSettings, labels: Array) -> None:
         self.problem, y = adjusted(job, labels)
-        self.hull, self.settings, self.track = hull, settings, Track(y)
+        self.hull = hull
+        self.settings = settings
+        self.track = Track(y)
         self.corrector = Corrector(self.problem.loss, hull, y, self.problem.intercept)
         self.feasible = hull.contains(np.zeros(1))  # a simplex does not hold zero: the first step goes all the way
-        self.track.intercept, self.objective, self.gap = self._intercept(), math.inf, math.inf
+        self.track.intercept = self._intercept()
+        self.objective = math.inf
+        self.gap = math.inf
 
     def ends(self, t: int, score: float) -> bool:
         """Look at objective and gap, given the steepest score; whether this is the end   (line 7)."""
-        track, loss = self.track, self.problem.loss
+        track = self.track
+        loss = self.problem.loss
         self.objective = loss.value(track.scores, track.y)
         if self.feasible:
             slope = loss.slope(track.scores, track.y)
@@ -236,7 +246,9 @@ class Walk:
 
     def step(self, t: int, atom: int, score: float) -> tuple[float, float]:
         """Step towards the atom; the size of the step and the weight of the vertex   (line 5)."""
-        track, loss, weight = self.track, self.problem.loss, self.hull.vertex(np.array([score]))[1]
+        track = self.track
+        loss = self.problem.loss
+        weight = self.hull.vertex(np.array([score]))[1]
         if not self.feasible:
             step = 1.0
         elif isinstance(self.settings.step, OpenLoop):
@@ -246,7 +258,8 @@ class Walk:
         track.move(atom, step, weight)
         if isinstance(self.settings.step, Corrective):
             track.place(self.corrector.best_weights(track.atoms.block(), track.weights, track.scores))
-        track.intercept, self.feasible = self._intercept(), True
+        track.intercept = self._intercept()
+        self.feasible = True
         return step, weight
 
     def _intercept(self) -> float:
@@ -257,10 +270,12 @@ class Walk:
 
 
 def coordinator(job: Job, settings: WalkSettings) -> Program[Answer]:
-    roster, atoms = job.roster, catalogue(job)
+    roster = job.roster
+    atoms = catalogue(job)
     parties = roster.with_columns
     labels = yield from ask_labels(roster)
-    walk, numbers = Walk(job, atoms.hull, settings, labels), dict[tuple[str, int], int]()
+    walk = Walk(job, atoms.hull, settings, labels)
+    numbers = dict[tuple[str, int], int]()
     track = walk.track
     bids = yield from ask(parties, Begin(labels, track.intercept), Bid)  # line 3
     for t in range(settings.rounds + 1):
@@ -284,7 +299,9 @@ def coordinator(job: Job, settings: WalkSettings) -> Program[Answer]:
 
 
 def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
-    track, own, loss = Track(np.zeros(block.rows)), catalogue(job).own(block), job.problem.loss
+    track = Track(np.zeros(block.rows))
+    own = catalogue(job).own(block)
+    loss = job.problem.loss
 
     def bid() -> Bid:
         return Bid(*gate.exact(*own.steepest(loss.slope(track.scores, track.y))))  # infinite price
@@ -300,7 +317,8 @@ def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
                 answer = Atom(gate.exact(column))
             case Begin(labels, intercept):
                 problem, y = adjusted(job, labels)
-                loss, track = problem.loss, Track(y, intercept)
+                loss = problem.loss
+                track = Track(y, intercept)
                 answer = bid()
             case Move(new, atom, step, weight, intercept):
                 track.learn(new)

@@ -80,7 +80,8 @@ class Contribution:
         return min(bids, key=self._key)
 
     def _key(self, bid: Best) -> tuple[bool, float, int]:
-        place, score = bid.place.value, bid.score.value
+        place = bid.place.value
+        score = bid.score.value
         if math.isnan(score):
             raise ProtocolError("a peer bids with a score that is no number")
         return place < 0, self.rank(score), place
@@ -132,7 +133,9 @@ class Flood:
 
     def exchange(self, turn: Contribution) -> Program[tuple[Best, Any]]:
         """The winner of the round, and its column where it travelled."""
-        best, mine = turn.bid, 0  # hops from whoever made this bid to me
+        # hops from whoever made this bid to me
+        best = turn.bid
+        mine = 0
         heard: dict[str, tuple[int, int]] = {}  # by neighbour: the place it sent last, and the hop it first did
         for hop in range(1, self.diameter + 1):
             inbox = yield from ask(self.neighbours, best, Best)
@@ -141,8 +144,10 @@ class Flood:
                     heard[name] = (bid.place.value, hop)
             top = turn.best([best, *inbox.values()])
             if top.place.value != best.place.value:
-                best, mine = top, hop
-        travels, note = turn.wanted(best), turn.note()
+                best = top
+                mine = hop
+        travels = turn.wanted(best)
+        note = turn.note()
         if not travels:
             if note is not None:
                 yield Post({}, (), note)
@@ -191,12 +196,15 @@ def _graph(topology: Topology | None, parties: tuple[str, ...], holding: frozens
 
 
 def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSettings) -> Program[Own]:
-    atoms, reports = catalogue(job), gate.node == job.roster.label
+    atoms = catalogue(job)
+    reports = gate.node == job.roster.label
     own = atoms.own(block) if block.columns else None
     nothing = gate.exact(sparse.csc_array((block.rows, 0)))
     labels = yield from _labels(job, block, gate, way, nothing)
-    walk, numbers = Walk(job, atoms.hull, settings, labels), dict[int, int]()
-    track, loss = walk.track, walk.problem.loss
+    walk = Walk(job, atoms.hull, settings, labels)
+    numbers = dict[int, int]()
+    track = walk.track
+    loss = walk.problem.loss
     for t in range(settings.rounds + 1):
         index, score = own.steepest(loss.slope(track.scores, track.y)) if own else (-1, 0.0)
         bid = Best(*gate.exact(atoms.place(gate.node, index) if own else -1, score))  # line 3
@@ -216,7 +224,8 @@ def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSe
 
         turn = Contribution(bid, rank(atoms.hull), wanted, column, nothing, note)
         best, new = yield from way.exchange(turn)  # line 4
-        place, score = best.place.value, best.score.value
+        place = best.place.value
+        score = best.score.value
         if walk.ends(t, score):  # line 7
             break
         if new is not None:

@@ -107,11 +107,16 @@ REPLIES: Replies = {SendLabels: Labels, Slope: Pick, InsideTurn: InsideOffer, Se
 
 
 def coordinator(job: Job, spend: Spend, run: str) -> Program[Answer]:
-    roster, parties, model = job.roster, job.roster.with_columns, Quadratic.at_zero(job)
+    roster = job.roster
+    parties = job.roster.with_columns
+    model = Quadratic.at_zero(job)
     y = spend.labels
     if y is None:
         y = clipped_labels(numbers((yield from ask_labels(roster)), (roster.rows,), roster.label), spend)
-    sketch, kept, x, first = HashedSketch(run, spend.rows, roster.rows), dict[tuple[str, int], Floats](), np.zeros(0), y
+    sketch = HashedSketch(run, spend.rows, roster.rows)
+    kept = dict[tuple[str, int], Floats]()
+    x = np.zeros(0)
+    first = y
     for t in range(spend.rounds):
         q = sum((w * column[:-1] for w, column in zip(x, kept.values(), strict=True)), np.zeros(spend.rows))  # line 14
         slope = model.slope(sketch.lift(q), y)
@@ -132,9 +137,11 @@ def coordinator(job: Job, spend: Spend, run: str) -> Program[Answer]:
 
 
 def party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Own]:
-    bound, k = spend.bound, job.roster.unit.rows * sum_slack(block.rows)
+    bound = spend.bound
+    k = job.roster.unit.rows * sum_slack(block.rows)
     block, sketch = block.clipped(bound), HashedSketch(gate.run, spend.rows, block.rows)
-    y, sent = np.zeros(0), set[int]()
+    y = np.zeros(0)
+    sent = set[int]()
     request = yield from receive(COORDINATOR, Outside)
     while not isinstance(request, Finish):
         match request:
@@ -167,12 +174,15 @@ class HashedSketch:
     """J, hashed from the run's id: sparse, every column of norm exactly 1. As long as the table it is the identity."""
 
     def __init__(self, run: str, size: int, rows: int) -> None:
-        self.key, self.size, self.rows = sketch_key(public_bytes(run, "sketch")), size, rows
+        self.key = sketch_key(public_bytes(run, "sketch"))
+        self.size = size
+        self.rows = rows
         self.entries = 4 if size % 4 == 0 else 1
 
     def of(self, block: Block, j: int) -> Floats:
         """J·a of one column."""
-        column, out = block.column(j), np.empty(self.size)
+        column = block.column(j)
+        out = np.empty(self.size)
         dense = isinstance(column, np.ndarray)
         if self.size == self.rows:
             return np.asarray(column if dense else column.toarray().ravel(), np.float64)
@@ -212,17 +222,21 @@ def _unit(values: Floats) -> Floats:
 
 
 def inside_coordinator(job: Job, gate: Gate, spend: Spend) -> Program[Answer]:
-    roster, parties, radius = job.roster, job.roster.with_columns, ball_of(job).radius
+    roster = job.roster
+    parties = job.roster.with_columns
+    radius = ball_of(job).radius
     y = numbers((yield from ask_labels(roster)), (roster.rows,), roster.label)
     x = {p: np.zeros(len(roster.positions[p])) for p in parties}
-    prediction, columns = np.zeros(roster.rows), dict[tuple[str, int], Floats]()
+    prediction = np.zeros(roster.rows)
+    columns = dict[tuple[str, int], Floats]()
     for t in range(spend.rounds):
         slope = gate.inside(spend.clip(job.problem.loss.slope(prediction, y) * roster.rows, t, job))
         note: Note = {"round": t + 1, "step": step_size(t)}
         offers = yield from ask(parties, InsideTurn(slope), InsideOffer, note)
         masses = Private(tuple(offers[p].mass.value for p in parties), spend.shared_sensitivity(t, job))
         who = parties[gate.publish(masses, rho=spend.rho_pick).value]
-        index, sign = offers[who].index.value, offers[who].sign.value
+        index = offers[who].index.value
+        sign = offers[who].sign.value
         if (who, index) not in columns:
             if not 0 <= index < x[who].size:
                 raise ProtocolError(f"{who!r} offered column {index} of its {x[who].size:,}")
@@ -237,7 +251,8 @@ def inside_coordinator(job: Job, gate: Gate, spend: Spend) -> Program[Answer]:
 
 
 def inside_party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Own]:
-    block, t = block.clipped(spend.bound), 0
+    block = block.clipped(spend.bound)
+    t = 0
     request = yield from receive(COORDINATOR, Inside)
     while not isinstance(request, Finish):
         match request:
@@ -299,7 +314,8 @@ class PrivateBlockFrankWolfe(Method):
         return self.labels is not None
 
     def check(self, job: Job) -> None:
-        n, loss = job.roster.rows, job.problem.loss
+        n = job.roster.rows
+        loss = job.problem.loss
         if not isinstance(loss, LeastSquares | Logistic | SquaredHinge):
             raise InvalidInput(f"{self.TITLE} knows LeastSquares, Logistic and SquaredHinge, not {loss!r}.")
         self.check_trust(job)
@@ -335,8 +351,11 @@ class PrivateBlockFrankWolfe(Method):
 
     def spend(self, job: Job) -> Spend:
         """Rounds, sketch and prices, by public figures."""
-        bound, label_bound = job.feature_bound, self._label_bound(job)
-        n, parties, unit = job.roster.rows, len(job.roster.with_columns), job.roster.unit.rows
+        bound = job.feature_bound
+        label_bound = self._label_bound(job)
+        n = job.roster.rows
+        parties = len(job.roster.with_columns)
+        unit = job.roster.unit.rows
         d = sum(map(len, job.roster.positions.values()))
         curvature = 4.0 * job.problem.loss.smoothness * (ball_of(job).radius * bound) ** 2
         if self._inside(job):
@@ -357,7 +376,8 @@ class PrivateBlockFrankWolfe(Method):
         reach = math.sqrt(n * FILL * (1.0 - share) * rho / (2.0 * (1.0 + PRODUCT**2) * unit**2))
         rounds = self.rounds or min(max(1, round((math.sqrt(reach) - 2.0) / parties)), MOST_ROUNDS)
         quota = {p: min(rounds, len(job.roster.positions[p])) for p in job.roster.with_columns}
-        rho_pick, rho_column = share * rho / (parties * rounds), (1.0 - share) * rho / sum(quota.values())
+        rho_pick = share * rho / (parties * rounds)
+        rho_column = (1.0 - share) * rho / sum(quota.values())
         public = None if self.labels is None else np.asarray(self.labels.values)
         spend = Spend(bound, label_bound, public, rounds, 0, rho_labels, rho_pick, rho_column, quota)
         return replace(spend, rows=self.sketch_rows or best_sketch_rows(n, FILL * n * (bound / spend.sigma(unit)) ** 2))

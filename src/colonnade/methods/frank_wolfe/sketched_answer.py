@@ -39,7 +39,8 @@ class Quadratic:
 
     @classmethod
     def at_zero(cls, job: Job) -> Quadratic:
-        one, zero = np.ones(1), np.zeros(1)
+        one = np.ones(1)
+        zero = np.zeros(1)
         return cls(-float(job.problem.loss.slope(zero, one)[0]), float(job.problem.loss.curvature(zero, one)[0]))
 
     def slope(self, scores: Floats, y: Floats) -> Floats:
@@ -55,9 +56,11 @@ class Estimates:
     """
 
     def __init__(self, columns: Floats, spend: Spend, label: float, job: Job) -> None:
-        sketches, self.products = columns[:-1], columns[-1] * label / PRODUCT
+        sketches = columns[:-1]
+        self.products = columns[-1] * label / PRODUCT
         self.rows, self.count = sketches.shape
-        sigma, chance = spend.sigma(job.roster.unit.rows), CHANCE / 3.0
+        sigma = spend.sigma(job.roster.unit.rows)
+        chance = CHANCE / 3.0
         self.noise = self.rows * sigma**2  # what it adds to the square of a sketch's length, on average
         self.hashed = self.rows < job.roster.rows
         self.moments = sketches.T @ sketches
@@ -81,7 +84,8 @@ class Estimates:
 
     def upper(self, x: Floats, model: Quadratic) -> float:
         """U(x) ≥ F(x) for all x at once, but for CHANCE."""
-        size, square = np.abs(x), float(x @ self.moments @ x)
+        size = np.abs(x)
+        square = float(x @ self.moments @ x)
         bent = max(square - self.noise * float(x @ x), 0.0)
         bent += self.most / math.sqrt(self.rows) * float(size @ self.spread @ size)
         if self.hashed and self.least_singular > 0.0:
@@ -92,14 +96,17 @@ class Estimates:
 
 def best_on_ball(columns: Floats, spend: Spend, model: Quadratic, label: float, job: Job) -> Floats:
     """The weights of all columns so far on ‖x‖₁ ≤ radius: of a path from 0, the point with the least upper bound."""
-    known, ball = Estimates(columns, spend, label, job), ball_of(job)
-    hessian, pull = model.bend * known.gram, model.pull * soft_threshold(known.products, known.doubts)
+    known = Estimates(columns, spend, label, job)
+    ball = ball_of(job)
+    hessian = model.bend * known.gram
+    pull = model.pull * soft_threshold(known.products, known.doubts)
     x = best = np.zeros(known.count)
     least = 0.0  # U(0)
     for part in RADII:
         x = quadratic_minimum(hessian, -pull, part * ball.radius, x)
         if (bound := known.upper(x, model)) < least:
-            best, least = x, bound
+            best = x
+            least = bound
     return ball.project(best)
 
 

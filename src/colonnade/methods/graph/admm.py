@@ -60,7 +60,8 @@ class ColumnsTerm:
     """The term of a party's columns: n·gᵢ*(−Aᵢᵀw/n)."""
 
     def __init__(self, block: Block, penalty: Penalty, responses: int) -> None:
-        self.matrix, self.rows = block.matrix, block.rows
+        self.matrix = block.matrix
+        self.rows = block.rows
         self.solve = nearest_matrix(self.matrix, penalty, responses) if responses else nearest(self.matrix, penalty)
         self.x = np.zeros((block.columns, *((responses,) if responses else ())))
 
@@ -73,7 +74,9 @@ class LabelsTerm:
     """The term of the labels: n·loss*(w/n), over Σ w = 0 where the problem has an intercept."""
 
     def __init__(self, problem: Problem, y: Floats) -> None:
-        self.problem, self.y, self.intercept = problem, y, 0.0
+        self.problem = problem
+        self.y = y
+        self.intercept = 0.0
 
     def near(self, v: Floats, weight: float) -> Floats:
         prox = partial(self.problem.loss.prox, y=self.y, step=weight * len(self.y))
@@ -97,11 +100,13 @@ def _begin_warm(
 
 
 def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own]:
-    rows, responses = block.rows, job.roster.responses
+    rows = block.rows
+    responses = job.roster.responses
     holds_labels = gate.node == job.roster.label
     if holds_labels:  # offsets and weights become a part of its own loss, and nobody else's
         problem, labels = adjusted(job, block.own_labels())
-        job, block = replace(job, problem=problem), replace(block, labels=labels)
+        job = replace(job, problem=problem)
+        block = replace(block, labels=labels)
     problem = job.problem
     penalty = own_term(job, block.positions)
     net = Network(settings.topology, job.roster, gate.node)
@@ -158,7 +163,8 @@ class GraphADMM(DualGraphMethod):
     BOUNDS_AND_PENALISES: ClassVar[bool] = True
 
     def check(self, job: Job) -> None:
-        penalty, responses = job.problem.penalty, job.roster.responses
+        penalty = job.problem.penalty
+        responses = job.roster.responses
         if isinstance(penalty, NuclearNorm) and not responses:
             raise InvalidInput("a nuclear norm needs several responses: give y of shape (rows, responses).")
         if isinstance(penalty, NuclearNorm) and penalty.blocks is None and len(job.roster.with_columns) > 1:
@@ -178,7 +184,8 @@ class GraphADMM(DualGraphMethod):
 
 def own_term(job: Job, positions: Array) -> Penalty:
     """The term of one party's columns; of a party without columns, whatever it is, it is 0."""
-    problem, penalty = job.problem, job.problem.penalty
+    problem = job.problem
+    penalty = job.problem.penalty
     if not positions.size:
         return Free() if penalty is None else penalty
     if not isinstance(penalty, NuclearNorm) or penalty.blocks is None:

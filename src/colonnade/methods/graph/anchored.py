@@ -36,8 +36,12 @@ from colonnade.kernels.arrays import Floats
 from colonnade.kernels.links import anchored_exchange
 from colonnade.methods.graph.consensus import Links, ratio
 
-FALL, LESS, SHARE = 0.3, 0.8, 0.36
-RELAXED_FALL, PATIENCE = 0.2, 20  # where epochs alternate
+FALL = 0.3
+LESS = 0.8
+SHARE = 0.36
+# where epochs alternate
+RELAXED_FALL = 0.2
+PATIENCE = 20
 MOST_CHANGES = 40
 RISE = 100.0
 FAINT = 1e-10  # of the estimates' size: what moved less since the last restart says nothing about ρ
@@ -58,14 +62,16 @@ class Epochs:
         if math.isnan(self.first):
             self.first = self.before = residual
             return False
-        rises, self.before = residual > self.before, residual
+        rises = residual > self.before
+        self.before = residual
         fallen = residual <= (FALL if self.anchored else RELAXED_FALL) * self.first
         late = t - self.began >= SHARE * t
         if not (fallen or late or (self.anchored and rises and residual <= LESS * self.first)):
             return False
         if self.alternates and late and not fallen and t - self.began >= PATIENCE:
             self.anchored = not self.anchored
-        self.began, self.first = t, math.nan
+        self.began = t
+        self.first = math.nan
         return True
 
 
@@ -95,7 +101,8 @@ class AnchoredLinks(Links):
 
     def exchange(self, k: int, x: Floats, y: Floats, sums: Floats) -> None:
         self.ages[k] += 1
-        pair, before = self.pairs[:, k], self.pairs[:, k].copy() if self.pace < 1.0 else None
+        pair = self.pairs[:, k]
+        before = self.pairs[:, k].copy() if self.pace < 1.0 else None
         anchored_exchange(
             x, y, self.penalty, self.ages[k], pair, self.anchors[:, k], self.now[:, k], self.then[:, k], sums
         )
@@ -131,7 +138,8 @@ class Restarts:
         _, size, _, pull, residual, shift, turned = flood.tolist()
         self.least = min(self.least, residual)
         if self.rests and residual > RISE * self.least:
-            self.least, self.epochs = residual, Epochs(began=t)
+            self.least = residual
+            self.epochs = Epochs(began=t)
             for links in own:
                 links.slow()
             return

@@ -43,7 +43,9 @@ RELAXATION = 0.8  # θ: closer to 1 is faster where every fᵢ curves, or its se
 BALANCE = 1.5  # disagreement over movement, each relative, that ρ aims at
 UNIT_BALANCE = 3.0  # and in the unit of the sum's curvature; both measured, see docs/understand/methods/graph.md
 MOST_CHANGES = 40
-PATIENCE, REST = 5, 8  # after a change ρ stays for so many rounds at least, and for that part of the rounds so far
+# after a change ρ stays for so many rounds at least, and for that part of the rounds so far
+PATIENCE = 5
+REST = 8
 
 Graph = Topology | Changing
 
@@ -57,7 +59,9 @@ class Links:
         self, neighbours: Sequence[str], shape: tuple[int, ...], penalty: float, relaxation: float = RELAXATION
     ) -> None:
         self.place = {name: k for k, name in enumerate(neighbours)}
-        self.shape, self.penalty, self.relaxation = shape, penalty, relaxation
+        self.shape = shape
+        self.penalty = penalty
+        self.relaxation = relaxation
         self.pairs = np.zeros((2, len(neighbours), math.prod(shape)))
         self.middle = np.zeros_like(self.pairs[0])
         self.squares = np.full((len(neighbours), self.FIGURES), np.inf)  # of each link's residuals, when it last met
@@ -149,10 +153,15 @@ class Accord:
     """What all agents know alike, one flood old: the largest residuals of any agent, and whether they are small."""
 
     def __init__(self, hops: int, tolerance: float, rule: PenaltyRule | None = None) -> None:
-        self.hops, self.tolerance, self.rule = hops, tolerance, rule or Balance()  # hops: until a figure is everybody's
+        # hops: until a figure is everybody's
+        self.hops = hops
+        self.tolerance = tolerance
+        self.rule = rule or Balance()
         self.flood = np.zeros(self.rule.FIGURES)
         self.round = self.due = 0  # due: the round in which the next flood ends
-        self.last, self.agreed = (math.inf, math.inf), False  # disagreement and movement, relative
+        # disagreement and movement, relative
+        self.last = (math.inf, math.inf)
+        self.agreed = False
 
     def hear(self, received: Sequence[Floats]) -> None:
         """One more hop of the flood."""
@@ -186,7 +195,8 @@ class Network:
 
     def __init__(self, topology: Graph | None, roster: Roster, agent: str) -> None:
         self.graph = network(topology, roster)
-        self.names, self.place = roster.parties, roster.parties.index(agent)
+        self.names = roster.parties
+        self.place = roster.parties.index(agent)
         self.neighbours = tuple(self.names[j] for j in self.graph.neighbours(self.place))
         self._changing = pattern(topology, roster) if isinstance(topology, Changing) else None
         self.rests = self._changing is not None  # whether links may
@@ -203,7 +213,8 @@ class Network:
 
     def behind(self, root: str) -> dict[str, int]:
         """By neighbour in that tree, how many agents the link parts from the root: on this side +, on that side −."""
-        parents, top = self.graph.parents(self.names.index(root)), self.names.index(root)
+        parents = self.graph.parents(self.names.index(root))
+        top = self.names.index(root)
         sizes = [0] * self.graph.size
         for node in range(self.graph.size):
             sizes[node] += 1
@@ -244,7 +255,8 @@ def release_share(gate: Gate, estimate: Floats, accord: Accord, reports: bool) -
 
 def read_shares(inbox: Mapping[str, Any], shape: tuple[int, ...], figures: int) -> tuple[dict[str, Any], list[Floats]]:
     """The neighbours' estimates by name, and their floods, of messages with one field, `values`."""
-    size, shares = math.prod(shape), {name: share.values.value for name, share in inbox.items()}
+    size = math.prod(shape)
+    shares = {name: share.values.value for name, share in inbox.items()}
     for name, sent in shares.items():
         if sent.shape != (size + figures,) or sent.dtype != np.float64:
             raise ProtocolError(f"{name!r} sent {sent.size:,} numbers where {size:,} and {figures} residuals are due")

@@ -131,7 +131,8 @@ class DualGraphMethod(GraphMethod):
 
         if privacy is None:
             return self
-        loss, penalty = getattr(problem, "loss", None), getattr(problem, "penalty", None)
+        loss = getattr(problem, "loss", None)
+        penalty = getattr(problem, "penalty", None)
         if not isinstance(loss, LeastSquares | Logistic) or isinstance(penalty, NuclearNorm):
             wrong = loss if not isinstance(loss, LeastSquares | Logistic) else penalty
             instead = "co.Logistic() for classes" if getattr(loss, "classifies", False) else "co.LeastSquares()"

@@ -48,7 +48,8 @@ class Term:
     """One agent's term of the dual: a quadratic that is minimised near any point for any weight."""
 
     def __init__(self, job: Job, block: Block, penalty: Ridge, holds_labels: bool) -> None:
-        self.matrix, self.scale = block.matrix, penalty.a * block.rows
+        self.matrix = block.matrix
+        self.scale = penalty.a * block.rows
         self.share = 1.0 / len(job.roster.parties)
         self.linear = block.own_labels().astype(np.float64) if holds_labels else np.zeros(block.rows)
         self.balanced = holds_labels and job.problem.intercept
@@ -77,14 +78,16 @@ class Term:
 
 
 def peer(job: Job, block: Block, gate: Gate, settings: GraphRidge) -> Program[Own]:
-    penalty, holds_labels = settings.penalty_of(job.problem), gate.node == job.roster.label
+    penalty = settings.penalty_of(job.problem)
+    holds_labels = gate.node == job.roster.label
     net = Network(settings.topology, job.roster, gate.node)
     links = Links(net.neighbours, (block.rows,), net.penalty)
     accord = Accord(net.hops, settings.tolerance, Balance(unit=net.penalty))  # 1/(2N) ‖w‖² adds up to a curvature of 1
     term = Term(job, block, penalty, holds_labels)
     w = np.zeros(block.rows)
     if (start := Start.of(settings.start)) is not None:
-        scores, root = block.scores(start.own(gate.node, (block.columns,))), job.roster.label
+        scores = block.scores(start.own(gate.node, (block.columns,)))
+        root = job.roster.label
         dual_at = partial(slope_at, job.problem, labels=term.linear)
         first, _, flows = yield from resume(RidgeShare, gate, net, root, scores, dual_at)
         # Minus the slope of a term at an answer: the agent's scores, less w/N (and y, at the root).
@@ -100,7 +103,8 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphRidge) -> Program[Ow
         accord.turn([links])
         if accord.agreed:
             break
-    x, status = term.coefficients(w), status_of(accord, settings.tolerance)
+    x = term.coefficients(w)
+    status = status_of(accord, settings.tolerance)
     answer = yield from certify(job, block, gate, net, penalty, x, w / block.rows, status)
     return Own(x, gate.receipt(), answer=answer)
 

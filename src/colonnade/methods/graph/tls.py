@@ -88,7 +88,8 @@ def row_peer(job: Job, block: Block, gate: Gate, settings: GraphTLS) -> Program[
     reports = gate.node == job.roster.label
     net = Network(settings.topology, job.roster, gate.node)
     Z = table(block, with_labels=True)
-    C, size = Z.T @ Z, np.array([float(np.linalg.norm(Z, 2)) ** 2])
+    C = Z.T @ Z
+    size = np.array([float(np.linalg.norm(Z, 2)) ** 2])
     for t in range(net.hops):
         inbox = yield from ask(net.meets(t), TlsShare(*gate.exact(size, np.zeros(0))), TlsShare, {})
         size = np.maximum.reduce([size, *(share.estimate.value for share in inbox.values())])
@@ -97,7 +98,8 @@ def row_peer(job: Job, block: Block, gate: Gate, settings: GraphTLS) -> Program[
     relaxation = consensus.RELAXATION if net.rests else RELAXATION
     links = Links(net.neighbours, C.shape, net.penalty, relaxation)
     accord = Accord(net.hops, settings.tolerance)
-    X, pure = np.zeros_like(C), 0.0
+    X = np.zeros_like(C)
+    pure = 0.0
     for t in range(settings.rounds):
         X, pure = spectrahedron(links.centre - C / links.weight if net.neighbours else -C * 1e12)
         estimate, residuals, apart, moved, rank_one = gate.exact(X, accord.flood, *accord.last, pure)
@@ -129,25 +131,34 @@ def spectrahedron(M: Floats) -> tuple[Floats, float]:
 
 
 def column_peer(job: Job, block: Block, gate: Gate, settings: GraphTLS) -> Program[Own]:
-    root, holds_labels = job.roster.label, gate.node == job.roster.label
+    root = job.roster.label
+    holds_labels = gate.node == job.roster.label
     net = Network(settings.topology, job.roster, gate.node)
     Z = table(block, with_labels=holds_labels)
-    n, V, Y = block.rows, np.zeros((Z.shape[1], 0)), np.zeros((block.rows, 0))
+    n = block.rows
+    V = np.zeros((Z.shape[1], 0))
+    Y = np.zeros((block.rows, 0))
     v = r = np.zeros(Z.shape[1])
     if holds_labels:
         r[-1] = 1.0  # the first direction: the labels
     width = sum(map(len, job.roster.positions.values())) + 1
-    sigma, size, norm = np.inf, 0.0, np.inf
+    sigma = np.inf
+    size = 0.0
+    norm = np.inf
     for k in range(min(settings.rounds, width)):
         total = yield from sum_over_tree(gate, net, root, np.concatenate([Z @ r, V.T @ r, [r @ r]]))
-        image, overlap, square = total[:n], total[n:-1], total[-1]
+        image = total[:n]
+        overlap = total[n:-1]
+        square = total[-1]
         norm = float(np.sqrt(max(square - overlap @ overlap, 0.0)))
         if k and norm <= max(settings.tolerance, ROUNDING) * size**2:
             break
         V = np.column_stack([V, (r - V @ overlap) / norm])
         Y = np.column_stack([Y, (image - Y @ overlap) / norm])
         left, sigmas, right = np.linalg.svd(Y, full_matrices=False)
-        size, sigma, c = float(sigmas[0]), float(sigmas[-1]), right[-1]
+        size = float(sigmas[0])
+        sigma = float(sigmas[-1])
+        c = right[-1]
         v = V @ c
         r = Z.T @ (sigma * left[:, -1]) - sigma**2 * v
     last_entry = (yield from sum_over_tree(gate, net, root, v[-1:] if holds_labels else np.zeros(1)))[0]

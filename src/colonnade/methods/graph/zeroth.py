@@ -74,7 +74,8 @@ class Guess:
 
     def slope(self, x: Floats, t: int) -> Floats:
         """The mean of `draws` two-point guesses at x, in step t of a descent."""
-        u1, u2 = SMOOTHING / t, SMOOTHING / (x.size * t) ** 2
+        u1 = SMOOTHING / t
+        u2 = SMOOTHING / (x.size * t) ** 2
         u2 = max(u2, 1e-7)  # below it, the difference of two values is rounding
         total = np.zeros(x.size)
         for _ in range(self.draws):
@@ -118,7 +119,9 @@ class Descent:
     def run(self, solve: Callable[[Floats, float], Floats]) -> Floats:
         """The mean of the steps, weighted by t; solve(b, 1/α) = argmin known(x) − <b, x> + ‖x‖²/(2α)."""
         start = x = self.x
-        squares, mean, gone = 0.0, np.zeros(self.columns), 0.0
+        squares = 0.0
+        mean = np.zeros(self.columns)
+        gone = 0.0
         for t in range(1, self.steps + 1):
             g = self.scale * self.guess.slope(x, t)
             squares += float(g @ g)
@@ -128,7 +131,8 @@ class Descent:
             mean += (x - mean) * 2.0 / (t + 1)
         self.guess.compare(start, mean)
         # Not `gone`: a first step as long as all that the last descent strayed makes the next one stray farther.
-        self.x, self.reach = mean, max(float(np.linalg.norm(mean - start)), TINY)
+        self.x = mean
+        self.reach = max(float(np.linalg.norm(mean - start)), TINY)
         return mean
 
 
@@ -139,12 +143,16 @@ class Later:
     """
 
     def __init__(self, columns: int) -> None:
-        self.older, self.newer = np.zeros(columns), np.zeros(columns)
-        self.whole, self.filled, self.length = 0, 0, 1
+        self.older = np.zeros(columns)
+        self.newer = np.zeros(columns)
+        self.whole = 0
+        self.filled = 0
+        self.length = 1
 
     def add(self, x: Floats) -> None:
         if self.filled == self.length:
-            self.older, self.newer = self.newer, np.zeros(x.size)
+            self.older = self.newer
+            self.newer = np.zeros(x.size)
             self.whole, self.filled, self.length = self.length, 0, 2 * self.length
         self.filled += 1
         self.newer = self.newer + (x - self.newer) / self.filled
@@ -159,7 +167,9 @@ class News:
     """Who was heard to have a function that is not convex: the last such party, by its place from 1; 0: nobody."""
 
     def __init__(self, names: tuple[str, ...], own: str) -> None:
-        self.names, self.own, self.heard = names, names.index(own) + 1.0, 0.0
+        self.names = names
+        self.own = names.index(own) + 1.0
+        self.heard = 0.0
 
     def tell(self, residuals: Floats, convex: bool) -> Floats:
         self.heard = self.heard if convex else max(self.heard, self.own)
@@ -192,9 +202,12 @@ def _near(centre: Floats, weight: float, back: Floats, stiff: float) -> Floats:
 def row_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) -> Program[Own]:
     net = Network(settings.topology, job.roster, gate.node)
     guess = Guess(settings.row_function(job, block, gate.node), settings.draws, settings.rng(gate), gate.node)
-    descent, later = Descent(guess, block.columns, settings.steps, 1.0), Later(block.columns)
-    news, x = News(net.names, gate.node), np.zeros(block.columns)
-    links, accord = Links(net.neighbours, x.shape, net.penalty), Accord(net.hops, settings.tolerance)
+    descent = Descent(guess, block.columns, settings.steps, 1.0)
+    later = Later(block.columns)
+    news = News(net.names, gate.node)
+    x = np.zeros(block.columns)
+    links = Links(net.neighbours, x.shape, net.penalty)
+    accord = Accord(net.hops, settings.tolerance)
     for t in range(settings.rounds):
         x = descent.run(partial(_near, links.centre, links.weight))  # argmin F + κ/2 ‖x − centre‖², nearly
         later.add(x)
@@ -217,12 +230,14 @@ class GuessedColumnsTerm:
     """The term of a party's columns, as in admm.py, with a penalty of which only values are known."""
 
     def __init__(self, block: Block, guess: Guess, steps: int) -> None:
-        self.matrix, self.descent = block.matrix, Descent(guess, block.columns, steps, float(block.rows))
+        self.matrix = block.matrix
+        self.descent = Descent(guess, block.columns, steps, float(block.rows))
         self.values, self.vectors = np.linalg.eigh(dense(block.matrix.T @ block.matrix))
 
     def near(self, v: Floats, weight: float) -> Floats:
         """argmin n·r(x) + ‖Ax + κv‖²/(2κ), nearly."""
-        pull, curvature = np.asarray(self.matrix.T @ v), np.maximum(self.values, 0.0) / weight
+        pull = np.asarray(self.matrix.T @ v)
+        curvature = np.maximum(self.values, 0.0) / weight
 
         def solve(back: Floats, stiff: float) -> Floats:
             return np.asarray(self.vectors @ ((self.vectors.T @ (back - pull)) / (stiff + curvature)))
@@ -231,7 +246,8 @@ class GuessedColumnsTerm:
 
 
 def column_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) -> Program[Own]:
-    rows, holds_labels = block.rows, gate.node == job.roster.label
+    rows = block.rows
+    holds_labels = gate.node == job.roster.label
     net = Network(settings.topology, job.roster, gate.node)
     inner = (INSIDE,) if holds_labels and block.columns else ()
     terms: dict[str, GuessedColumnsTerm | LabelsTerm] = {}
@@ -243,7 +259,9 @@ def column_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) 
         terms["labels"] = LabelsTerm(job.problem, block.own_labels().astype(np.float64))
     outer = next(iter(terms))
     links = {name: Links((*net.neighbours, *inner) if name == outer else inner, (rows,), net.penalty) for name in terms}
-    accord, later, news = Accord(net.hops, settings.tolerance), Later(block.columns), News(net.names, gate.node)
+    accord = Accord(net.hops, settings.tolerance)
+    later = Later(block.columns)
+    news = News(net.names, gate.node)
     for t in range(settings.rounds):
         w = {name: term.near(links[name].centre, links[name].weight) for name, term in terms.items()}
         convex = True
@@ -320,8 +338,11 @@ class GraphZerothOrder(GraphMethod):
     def row_function(self, job: Job, block: Block, agent: str) -> Function:
         if self.functions is not None:
             return self.functions[agent]
-        loss, penalty, agents = job.problem.loss, job.problem.penalty, len(job.roster.parties)
-        share, y = block.rows / job.roster.rows, block.own_labels().astype(np.float64)
+        loss = job.problem.loss
+        penalty = job.problem.penalty
+        agents = len(job.roster.parties)
+        share = block.rows / job.roster.rows
+        y = block.own_labels().astype(np.float64)
 
         def value(x: Floats) -> float:
             own = share * loss.value(np.asarray(block.matrix @ x), y)
