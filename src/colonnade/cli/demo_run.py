@@ -32,9 +32,9 @@ from colonnade.model.facts import left_by_party
 from colonnade.privacy.events import shown
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import L1Ball, Logistic, Problem, Ridge
+from colonnade.runs.evaluation import area_error
 from colonnade.runs.fit import fit
 from colonnade.runs.result import Fit
-from colonnade.runs.standard_errors import area_error
 from colonnade.views.brief import facts_in_short
 from colonnade.views.page import write_report
 from colonnade.views.parts import human_bytes, message_words, with_error
