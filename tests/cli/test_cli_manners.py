@@ -347,6 +347,52 @@ def test_a_process_that_is_interrupted_leaves_one_line_and_130() -> None:
     assert (process.returncode, said) == (130, f"stopped: {AGAIN}\n")
 
 
+def test_ctrl_c_is_heard_where_python_ignores_what_a_callback_raises() -> None:
+    """As the callbacks of locks of imports do, of which a command has thousands."""
+    program = """
+import signal, sys, time, weakref
+import colonnade.cli as cli
+
+def work(**_):
+    class Lock:
+        pass
+
+    lock = Lock()
+    watched = weakref.ref(lock, lambda _: signal.raise_signal(signal.SIGINT))
+    del lock
+    print("went on", flush=True)
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("heard")
+
+cli.app = work
+cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "went on\nheard\n", "")
+
+
+def test_what_else_a_callback_raises_is_shown_as_ever() -> None:
+    program = """
+import weakref
+import colonnade.cli as cli
+
+def work(**_):
+    class Lock:
+        pass
+
+    lock = Lock()
+    watched = weakref.ref(lock, lambda _: 1 / 0)
+    del lock
+
+cli.app = work
+cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, "ZeroDivisionError" in done.stderr) == (0, True)
+
+
 # Commands whose work may take longer than two seconds, and what shows that it goes on.
 LONG = {
     "audit": "watched = on_screen(quiet or as_json)",

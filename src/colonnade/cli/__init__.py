@@ -11,6 +11,9 @@ a word for scripts. A mistake is one line that says what to do, and the help of 
 from __future__ import annotations
 
 import os
+import signal
+import sys
+import threading
 from collections.abc import Iterator, MutableMapping
 from functools import cache
 from importlib import import_module
@@ -203,7 +206,20 @@ app = typer.Typer(
 def main() -> None:
     """The entry point."""
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # its own lines stand between ours and show addresses
+    sys.unraisablehook = _press_again
     app(prog_name="colonnade")
+
+
+def _press_again(ignored: sys.UnraisableHookArgs) -> None:
+    """Ctrl-C that comes while Python calls back, as it does at every import, is ignored: it is sent once more."""
+    if issubclass(ignored.exc_type, KeyboardInterrupt):
+        main_thread = threading.main_thread().ident
+        # At once, it would come in here and be ignored too.
+        again = threading.Timer(0.01, signal.pthread_kill, (main_thread, signal.SIGINT))
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(ignored)
 
 
 def _version(wanted: bool) -> None:
