@@ -17,7 +17,12 @@ class ColonnadeError(Exception):
 class InvalidInput(ColonnadeError, ValueError):
     """The data, a bound or a setting cannot be used; the message says which and what to do.
 
-    `setting` names it where it is one setting of a value: whoever reads values from a file finds its line by it.
+    Parameters
+    ----------
+    message
+        What happened, and what to do next.
+    setting
+        Its name, where it is one setting of a value: whoever reads values from a file finds its line by it.
     """
 
     def __init__(self, message: str = "", setting: str = "") -> None:

@@ -25,7 +25,19 @@ THRESHOLDS = 401  # tried on the first half; more find little and cost time
 
 @dataclass(frozen=True)
 class Verdict:
-    """An attack's answer to a claimed epsilon."""
+    """An attack's answer to a claimed epsilon.
+
+    Parameters
+    ----------
+    claim
+        The epsilon that was claimed.
+    lower_bound
+        What epsilon is at least, by what the attack found.
+    trials
+        Releases drawn from each of the two data sets.
+    confidence
+        That the bound holds; 1 less the odds of an error.
+    """
 
     claim: float
     lower_bound: float
@@ -34,10 +46,12 @@ class Verdict:
 
     @property
     def violated(self) -> bool:
+        """Whether the lower bound is above the claim."""
         return self.lower_bound > self.claim
 
     @property
     def sentence(self) -> str:
+        """The verdict in words, with what it proves."""
         found = "violated: epsilon is at least" if self.violated else "consistent: proves nothing more than epsilon >="
         trials = f"{self.trials:,} trials a side, error probability {1 - self.confidence:.1g}"
         return f"{found} {self.lower_bound:.3g}, the claim is {self.claim:g} ({trials})."

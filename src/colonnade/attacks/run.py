@@ -49,12 +49,30 @@ def audit(
 ) -> Verdict:
     """Attack one target at the claim (epsilon, delta) and say whether the claim survives.
 
-    target     a name from `TARGETS`, such as "gaussian" or "frank-wolfe", or a `Target` of your own.
-    delta      the delta claimed with it; by default the target's own.
-    trials     releases drawn from each of the two data sets; by default enough for a quick audit.
-    adversary  who attacks, for targets that several kinds of people can see; by default who sees most.
-    seed       makes the data; the noise is the mechanism's own and never the same twice.
-    jobs       processes; with more than one, a script needs the usual `if __name__ == "__main__":`.
+    Parameters
+    ----------
+    target
+        A name from `TARGETS`, such as "gaussian" or "frank-wolfe", or a `Target` of your own.
+    epsilon
+        The epsilon claimed.
+    delta
+        The delta claimed with it; None: the target's own.
+    trials
+        Releases drawn from each of the two data sets; None: enough for a quick audit.
+    adversary
+        Who attacks, for targets that several kinds of people can see; None: who sees most.
+    seed
+        Makes the data; the noise is the mechanism's own and never the same twice.
+    progress
+        Whether to show how far it is.
+    jobs
+        Processes; with more than one, a script needs the usual `if __name__ == "__main__":`.
+
+    Returns
+    -------
+    Verdict
+        The claim, the lower bound on epsilon, and `sentence`, which says both. "Violated" is wrong with probability at
+        most 1e-6; "consistent" proves nothing more.
     """
     name = target if isinstance(target, str) else target.title
     known = _target_named(target) if isinstance(target, str) else target

@@ -55,7 +55,48 @@ LABEL = "label of the rows"  # its column, where a frame is shared out
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """Parties that hold different columns of the same rows."""
+    """Parties that hold different columns of the same rows.
+
+    Made by `split` from one table, by `from_frames` from one frame a party, by `shards` from a file, or by `open` from
+    a federation file.
+
+    Parameters
+    ----------
+    parties
+        Each party's columns, by its name.
+    label
+        The party that holds the labels.
+    alignment
+        How many rows each party brought, and how many all of them have.
+    on
+        The key that rows are matched by; None: one table, whose rows need no matching.
+    label_column
+        The labels' column at their holder, where they came from a frame.
+    unit
+        Whose privacy is protected: one row, or one person with at most so many rows.
+    keys
+        Of the rows, in their order; None for one table.
+    places
+        Of split rows, by party: which rows of the table it holds.
+    away
+        The federation file, where the parties run elsewhere.
+    session
+        The agreement by which parties elsewhere agreed on their rows.
+    depth
+        Of the curves of columns that left it to the method; 0: lines.
+    classes
+        What the labels −1 and 1 are called; None: labels are as they came.
+    beside
+        Offset and weight of each row, at the label holder.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> table = [[1.0, 0.0, 2.0], [0.0, 1.0, 1.0], [2.0, 1.0, 0.0]]
+    >>> fed = co.Federation.split(table, [1, -1, 1], {"bank": [0, 1], "shop": [2]})
+    >>> list(fed.parties), fed.label, fed.rows
+    (['bank', 'shop', 'labels'], 'labels', 3)
+    """
 
     parties: Mapping[str, Party]
     label: str
@@ -64,14 +105,14 @@ class Federation:
     label_column: str | None = None
     unit: Unit = ROW
     _y: NDArray[Any] | None = field(default=None, repr=False)
-    keys: pl.Series | None = field(default=None, repr=False)  # of the rows, in their order; None for one table
-    places: Mapping[str, NDArray[np.int64]] = field(default_factory=dict, repr=False)  # of split rows, by party
-    away: FederationFile | None = field(default=None, repr=False)  # given where the parties run elsewhere
-    session: str = ""  # of the alignment by which parties elsewhere agreed on their rows
-    _surplus: Surplus | None = field(default=None, repr=False)  # rows that stay under another order
-    depth: int = 0  # of the curves of columns that left it to the method
-    classes: Classes | None = None  # what the labels −1 and 1 are called; None: labels are as they came
-    beside: Beside = field(default=NOTHING, repr=False)  # offset and weight of each row, at the label holder
+    keys: pl.Series | None = field(default=None, repr=False)
+    places: Mapping[str, NDArray[np.int64]] = field(default_factory=dict, repr=False)
+    away: FederationFile | None = field(default=None, repr=False)
+    session: str = ""
+    _surplus: Surplus | None = field(default=None, repr=False)
+    depth: int = 0
+    classes: Classes | None = None
+    beside: Beside = field(default=NOTHING, repr=False)
 
     # -------------------------------------------------------------------------------- making one
 
@@ -91,16 +132,46 @@ class Federation:
         weight: Any = None,
         classes: tuple[Name, Name] | None = None,
     ) -> Federation:
-        """One table split by columns: into so many parts of nearly equal size, or as `parties` says by name.
+        """One table shared out by columns: into so many parts of nearly equal size, or as `parties` says by name.
 
-        by="rows" splits the rows instead: each party holds all columns of its rows and their labels (methods over split
-        rows only); `parties` then gives places of rows, and `label`, who reports, is the first party unless named.
+        Parameters
+        ----------
+        X
+            The table: an array, a sparse matrix, or a data frame, whose columns of text become levels.
+        y
+            One label a row; None for new rows.
+        parties
+            How many parts of equal size, or by name the places or names of each party's columns (by="rows": of its
+            rows).
+        label
+            The party that holds the labels. None: one of their own, "labels"; by="rows": the first party, which
+            reports.
+        policies
+            By party, what it allows; a party that is not named lets exact values leave.
+        unit
+            Protects people instead of rows: (who each row is about, the most rows a person may keep), the first as a
+            column name of a frame or an array. Surplus rows are left out, the first ones in the table stay. `co.COLUMN`
+            protects feature columns instead, for the one method that can.
+        by
+            "columns", or "rows": then each party holds all columns of its rows and their labels (methods over split
+            rows only).
+        offset
+            A known part of each row's score, such as log(exposure): one number a row. For exact methods.
+        weight
+            How many rows each row stands for: one number above 0 a row. For exact methods.
+        classes
+            What the two labels are called, the one that is learnt last: ("no", "yes"). None: numbers, or as the labels
+            are.
 
-        The labels go to a party of their own, "labels", unless `label` names one. `unit` protects people instead of
-        rows: (who each row is about, the most rows a person may keep), the first as a column name of a frame or an
-        array; surplus rows are left out, the first ones in the table stay. `unit=co.COLUMN` protects feature columns
-        instead, for the one method that can. `offset` and `weight` are arrays as in `from_frames`, one number a row;
-        `classes` as there.
+        Returns
+        -------
+        Federation
+            The parties in this process.
+
+        Raises
+        ------
+        InvalidInput
+            The table holds what is no number, or `parties` and `label` do not fit it.
         """
         if by not in ("columns", "rows"):
             raise InvalidInput(f"by={by!r}: a table is split by 'columns' or by 'rows'.")
@@ -127,7 +198,20 @@ class Federation:
     def shards(
         cls, path: str | Path, *, label: str | None = None, parties: int = 8, columns: int | None = None
     ) -> Federation:
-        """One owner's Parquet or svmlight file, its columns read where each party runs; see colonnade.data.readers."""
+        """One owner's file, its columns read where each party runs.
+
+        Parameters
+        ----------
+        path
+            A Parquet or svmlight file; every machine finds it under the same path.
+        label
+            The name of its column of labels; None: the last one. A svmlight file says it itself.
+        parties
+            Into how many parts of nearly equal size the columns are split.
+        columns
+            The public number of columns of a svmlight file; None: the largest number in it, which tells about the row
+            that holds it.
+        """
         from colonnade.data.readers import shards
 
         return shards(path, label=label, parties=parties, columns=columns)
@@ -147,16 +231,45 @@ class Federation:
         weight: tuple[str, str] | None = None,
         classes: tuple[Name, Name] | None = None,
     ) -> Federation:
-        """One table a party, matched on the key column `on`; `label` is (party, column).
+        """One table a party, matched on a key column. Rows that are not in every table are left out and counted.
 
         A table is a frame, or the path of a CSV, Parquet or Arrow file, or a query: sources.table_at(address,
         query=...). It is read in blocks, and only its key, its label and its encoded columns are held.
-        A party without a schema gets one read off its data: good for a notebook, never for a private run. `unit` is
-        (column, rows): whom a row is about, and the most rows one of them may keep; surplus rows are left out, the
-        first ones in the order of the key stay, and in a private run those that the secret of its store chooses. The
-        column is no feature. `offset` and `weight` are (party, column) of the label holder: a known part of each row's
-        score, such as log(exposure), and how many rows it stands for. Both are for exact methods (docs/use/data.md).
-        `classes` names the two labels, the one that is learnt last: ("no", "yes"). Without privacy it may be left out.
+
+        Parameters
+        ----------
+        frames
+            Each party's table, by its name.
+        on
+            The key column, which every table has.
+        label
+            (party, column) of the labels; None for new rows.
+        schemas
+            By party, how its columns become numbers, and what is public about them. A party without one gets one read
+            off its data: good for a notebook, never for a private run.
+        policies
+            By party, what it allows; a party that is not named lets exact values leave.
+        unit
+            (column, rows): whom a row is about, and the most rows one of them may keep. Surplus rows are left out: the
+            first ones in the order of the key stay, and in a private run those that the secret of its store chooses.
+            The column is no feature. `co.COLUMN` protects feature columns instead, for the one method that can.
+        offset
+            (party, column) of the label holder: a known part of each row's score, such as log(exposure). For exact
+            methods (docs/use/data.md).
+        weight
+            (party, column) of the label holder: how many rows each row stands for. For exact methods.
+        classes
+            The two labels' names, the one that is learnt last: ("no", "yes"). Without privacy it may be left out.
+
+        Returns
+        -------
+        Federation
+            The parties in this process, their rows in the order of the key.
+
+        Raises
+        ------
+        InvalidInput
+            A table lacks the key or has no rows, or a column is not what its schema declares.
         """
         if not (isinstance(frames, Mapping) and frames):
             raise InvalidInput("no frames were given: pass {'party': frame, ...} with one frame a party.")
@@ -201,6 +314,13 @@ class Federation:
 
         Elsewhere: co.fit(Federation.open("federation.toml"), ..., engine=co.Grpc(...)). With frames, the same
         federation runs in this process.
+
+        Parameters
+        ----------
+        path
+            The federation file.
+        frames
+            Each party's table, by its name, as in `from_frames`; None: they are elsewhere.
         """
         file = FederationFile.load(path)
         if frames is None:
@@ -219,7 +339,17 @@ class Federation:
 
     @classmethod
     def elsewhere(cls, file: FederationFile, rows: int | None = None, session: str = "") -> Federation:
-        """What everybody knows of a federation whose parties run elsewhere; `rows` once they have agreed on them."""
+        """What everybody knows of a federation whose parties run elsewhere.
+
+        Parameters
+        ----------
+        file
+            The federation file.
+        rows
+            How many rows they have in common, once they have agreed on them.
+        session
+            The agreement's name.
+        """
         if file.unit != ROW and file.people is None:
             what = f"the federation file protects a {file.unit.name}, and does not say which party cuts surplus rows"
             raise InvalidInput(f'{what}: add people = "PARTY", the one whose table has that column.')
@@ -253,7 +383,13 @@ class Federation:
         return self if classes is None else self.with_classes(*reversed(check_classes(classes)))
 
     def with_policies(self, policies: Mapping[str, Policy]) -> Federation:
-        """The same federation with other policies for the parties named."""
+        """The same federation with other policies for the parties named.
+
+        Parameters
+        ----------
+        policies
+            By party, what it allows.
+        """
         if not isinstance(policies, Mapping):
             raise InvalidInput(f"policies={policies!r}: give {{party: co.Policy(...)}}.")
         for name, policy in policies.items():
@@ -268,6 +404,11 @@ class Federation:
 
         It is another federation: its runs have ids, keys and masks of their own, and every party that is left approves
         their terms again.
+
+        Parameters
+        ----------
+        *names
+            The parties to leave out; never the label holder.
         """
         for name in names:
             require_party(name, self.parties, "without")
@@ -287,6 +428,11 @@ class Federation:
         """The rows as a private run takes them: in the order of their keys' digests under this secret (row_order.py).
 
         Of people with surplus rows others may stay than in the order of the key; their number is the same.
+
+        Parameters
+        ----------
+        secret
+            The store's own, so that the order tells nobody who is in the table.
         """
         import polars as pl
 
@@ -304,7 +450,13 @@ class Federation:
         return replace(self, parties=parties, _y=y, keys=keys.gather(places), _surplus=None)
 
     def bent(self, depth: int) -> Federation:
-        """The same rows with curves of this depth wherever a schema leaves that to the method."""
+        """The same rows with curves of this depth wherever a schema leaves that to the method.
+
+        Parameters
+        ----------
+        depth
+            How often a number's range is halved; 0: lines.
+        """
         if not depth or self.depth:
             return self
         schemas = {name: party.schema.bent(depth) for name, party in self.parties.items() if party.schema is not None}
@@ -361,14 +513,29 @@ class Federation:
         return tuple(groups)
 
     def relabelled(self, y: NDArray[Any], surplus: NDArray[Any] | None = None) -> Federation:
-        """The same rows with other labels, `surplus` for the rows that were left out."""
+        """The same rows with other labels.
+
+        Parameters
+        ----------
+        y
+            One label a row.
+        surplus
+            Labels of the rows that were left out because their person has too many.
+        """
         left = None if self._surplus is None or surplus is None else replace(self._surplus, labels=surplus)
         return replace(self, _y=y, _surplus=left, classes=None)
 
     def with_classes(self, positive: Name, negative: Name | None = None) -> Federation:
         """The same rows with two classes that have names: the one that is learnt, and the other.
 
-        Without `negative` every other label is of the other class. Labels are compared as text: "1" is 1.
+        Labels are compared as text: "1" is 1.
+
+        Parameters
+        ----------
+        positive
+            The class that is learnt, +1.
+        negative
+            The other; None: every other label is of it.
         """
         where = f"party {self.label!r}, label {self.label_column!r}" if self.label_column else "the labels"
         every = [self.targets] if self.surplus_labels is None else [self.targets, self.surplus_labels]
@@ -376,7 +543,13 @@ class Federation:
         return self.with_names((other_class(positive, negative), positive))
 
     def with_names(self, classes: Classes) -> Federation:
-        """The same rows with classes of these names; a label that is neither is of the first."""
+        """The same rows with classes of these names; a label that is neither is of the first.
+
+        Parameters
+        ----------
+        classes
+            What −1 and +1 are called, in this order.
+        """
         further = () if self.surplus_labels is None else (signs_of(self.surplus_labels, classes[1]),)
         return replace(self.relabelled(signs_of(self.targets, classes[1]), *further), classes=classes)
 
@@ -394,6 +567,7 @@ class Federation:
 
     @property
     def rows(self) -> int:
+        """How many rows all parties have in common."""
         return self.alignment.matched
 
     @property
@@ -416,7 +590,13 @@ class Federation:
         return self._y
 
     def example_names(self, party: str) -> Sequence[str]:
-        """Names of a party's rows, where rows are split: "row 17" is the table's eighteenth."""
+        """Names of a party's rows, where rows are split: "row 17" is the table's eighteenth.
+
+        Parameters
+        ----------
+        party
+            Its name.
+        """
         return LazyNames(None, self.places[party].tolist(), "row ")
 
     def roster(self) -> Roster:

@@ -35,14 +35,25 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """How many rows each party brought, and how many all of them have."""
+    """How many rows each party brought, and how many all of them have.
+
+    Parameters
+    ----------
+    rows
+        By party, what it brought.
+    matched
+        How many rows all parties have.
+    surplus
+        Matched, and left out because their person has more rows than a unit may.
+    """
 
     rows: Mapping[str, int]
     matched: int
-    surplus: int = 0  # matched, and left out because their person has more rows than a unit may
+    surplus: int = 0
 
     @property
     def left_out(self) -> dict[str, int]:
+        """By party, how many of its rows are not at every other."""
         return {party: count - self.matched for party, count in self.rows.items()}
 
     def __str__(self) -> str:

@@ -83,7 +83,27 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
 
     @unquoted("could not convert")
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to rows X and targets y; `sample_weight` only without privacy."""
+        """Fit to rows X and targets y.
+
+        Parameters
+        ----------
+        X
+            The rows: an array, a sparse matrix or a data frame of numbers.
+        y
+            One target a row.
+        sample_weight
+            How much each row counts; only without privacy.
+
+        Returns
+        -------
+        Self
+            This estimator, fitted.
+
+        Raises
+        ------
+        InvalidInput
+            A setting is missing or of no use, or a label or cell is no number.
+        """
         if self.epsilon is not None and not hasattr(self, "_memory"):
             self._memory = LocalLedger()  # before anything is spent, so that an interrupted fit is counted too
         # On a copy, taken over in one go: an interrupt leaves the old model and its statement, or the new ones.
@@ -94,7 +114,19 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         return self
 
     def path(self, X: Any, y: Any, radii: Any, sample_weight: Any = None) -> list[Self]:
-        """One fitted model for each radius, each started from the one before. Without privacy only."""
+        """One fitted model for each radius, each started from the one before. Without privacy only.
+
+        Parameters
+        ----------
+        X
+            The rows.
+        y
+            One target a row.
+        radii
+            Of the balls, in the order in which to fit.
+        sample_weight
+            How much each row counts.
+        """
         if self.epsilon is not None:
             raise InvalidInput("a path is many looks at the data: fit each radius by itself, and each is charged.")
         models: list[Self] = []

@@ -39,26 +39,59 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
     (engine=). With epsilon it is private by docs/understand/privacy.md and says so in `privacy_`. Several classes are
     fitted one against the rest.
 
-    parties        {"hospital": columns, ...} by name or place, or how many parts of equal size; None: two
-    schemas        {"hospital": co.Schema(...), ...}: what is public about a frame's columns; it also says who holds
-                   which
-    label          which party holds the labels; None: one that holds nothing else
-    loss           co.Logistic() (None), co.SquaredHinge()
-    penalty, constraint   at most one, unless method= takes both; neither: a small ridge, or what the noise asks for
-    intercept      whether the model has one
-    method         None: co.PrivateGram with epsilon; without, co.SharingADMM (penalty) or co.DistributedFrankWolfe
-                   (constraint)
-    epsilon, delta, trust, row_norm, feature_bound, allow_large_delta   as in co.Privacy; delta=None is 1e-6. One budget
-                                                                        for all classes together
-    store          the folder of ledgers; required with epsilon
-    engine         where the parties' programs run; None: in this process
-    classes        the labels there are; required with epsilon, because a list of labels is a release
-    class_weight   {label: weight}: a row counts so many times as one of a label that is not listed. Without epsilon it
-                   does so in the loss, as in scikit-learn; with epsilon the released odds are multiplied instead, which
-                   costs nothing. "balanced": so that all labels count alike
-    class_counts   {label: rows}, public: what "balanced" goes by under privacy, where it may not look at the labels
-
     After fit: classes_, fit_ (a co.Fit, or a list with one for each class), privacy_, coef_, intercept_.
+
+    Parameters
+    ----------
+    parties
+        {"hospital": columns, ...} by name or place, or how many parts of equal size; None: two.
+    schemas
+        {"hospital": co.Schema(...), ...}: what is public about a frame's columns; it also says who holds which.
+    label
+        Which party holds the labels; None: one that holds nothing else.
+    loss
+        `co.Logistic()` (None), `co.SquaredHinge()`.
+    penalty
+        What large coefficients cost. Neither penalty nor constraint: a small ridge, or what the noise asks for.
+    constraint
+        The set that coefficients lie in; not beside a penalty, unless `method` takes both.
+    intercept
+        Whether the model has one.
+    method
+        None: `co.PrivateGram` with epsilon; without, `co.SharingADMM` (penalty) or `co.DistributedFrankWolfe`
+        (constraint).
+    epsilon
+        The budget of one fit, for all classes together; None: not private.
+    delta
+        As in `co.Privacy`; None is 1e-6.
+    trust
+        Who is the adversary, as in `co.Privacy`.
+    row_norm
+        Public bound of a row's length, as in `co.Privacy`.
+    feature_bound
+        Public bound of an entry, as in `co.Privacy`.
+    allow_large_delta
+        True: fit though delta is not below 1/rows, as in `co.Privacy`.
+    store
+        The folder of ledgers; required with epsilon.
+    engine
+        Where the parties' programs run; None: in this process.
+    classes
+        The labels there are; required with epsilon, because a list of labels is a release.
+    class_weight
+        {label: weight}: a row counts so many times as one of a label that is not listed. Without epsilon it does so in
+        the loss, as in scikit-learn; with epsilon the released odds are multiplied instead, which costs nothing.
+        "balanced": so that all labels count alike.
+    class_counts
+        {label: rows}, public: what "balanced" goes by under privacy, where it may not look at the labels.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> X = [[0.0, 1.0], [0.2, 0.0], [1.0, 0.0], [0.9, 1.0]]
+    >>> model = co.FederatedClassifier({"bank": [0], "shop": [1]}).fit(X, ["no", "no", "yes", "yes"])
+    >>> model.predict(X).tolist()
+    ['no', 'no', 'yes', 'yes']
     """
 
     classes: Any = None
@@ -67,7 +100,15 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
 
     @unquoted("could not convert")
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to a table X and its labels y, or to a co.Federation that holds its own labels."""
+        """Fit to a table X and its labels y, or to a co.Federation that holds its own labels.
+
+        Parameters
+        ----------
+        X
+            An array, a sparse matrix, a data frame, or a `co.Federation`.
+        y
+            One label a row; None: the federation holds them.
+        """
         loss = Logistic() if self.loss is None else self.loss
         if not getattr(loss, "classifies", False):
             raise InvalidInput(f"loss={self.loss!r} does not classify; give co.Logistic(), or co.FederatedRegressor.")
@@ -172,13 +213,20 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
 
     @property
     def intercept_(self) -> Floats:
+        """The constants of the decision, one a model."""
         check_is_fitted(self, "fit_")
         pairs = zip(self._links(), self._fits, strict=True)
         own = np.array([link.slope * fit.intercept + link.offset for link, fit in pairs])
         return np.asarray(own + self._shifts)
 
     def decision_function(self, X: Any) -> Floats:
-        """Log odds (logistic) or scores: one a row for two classes (positive: the second), else one column a class."""
+        """Log odds (logistic) or scores: one a row for two classes (positive: the second), else one column a class.
+
+        Parameters
+        ----------
+        X
+            Rows: a table like that of the fit, a `co.Federation` of new rows, or {party: frame}.
+        """
         check_is_fitted(self, "fit_")
         raw = self._raw(X)
         odds = [link.log_odds(scores) for link, scores in zip(self._links(), raw.T, strict=True)]
@@ -186,17 +234,39 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         return np.asarray(scores[:, 0] if len(self.classes_) == 2 else scores)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class with the largest score."""
+        """The class with the largest score.
+
+        Parameters
+        ----------
+        X
+            Rows, as in `decision_function`.
+        """
         index = likeliest(self.decision_function(X))
         return np.asarray(self.classes_[index])
 
     @available_if(_gives_odds)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
-        """Probabilities by class; those of several models are scaled to sum to 1."""
+        """Probabilities by class; those of several models are scaled to sum to 1.
+
+        Parameters
+        ----------
+        X
+            Rows, as in `decision_function`.
+        """
         return probabilities(self.decision_function(X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Accuracy; a federation of new rows may bring its own labels."""
+        """Accuracy; a federation of new rows may bring its own labels.
+
+        Parameters
+        ----------
+        X
+            Rows, as in `decision_function`.
+        y
+            Their labels; None: the federation holds them.
+        sample_weight
+            How much each row counts.
+        """
         y = X.labels if y is None and isinstance(X, Federation) else y
         return float(super().score(X, y, sample_weight))
 
@@ -217,13 +287,57 @@ def _against_rest(classes: NDArray[Any], weights: Mapping[Any, float] | None) ->
 class FederatedRegressor(RegressorMixin, FederatedLinear):  # type: ignore[misc]  # scikit-learn carries no types
     """A linear regression over columns of several parties; private when `epsilon` is given.
 
-    Settings as in co.FederatedClassifier; loss is co.LeastSquares() (None), co.Huber(...), co.Absolute() or
-    co.Quantile(...), and
-
-    label_range    public lowest and highest value of y; what lies outside is clipped. Needed with epsilon
-    label_bound    B instead of label_range=(−B, B)
+    X is a table (with y), or a co.Federation that holds its labels (without y), as in co.FederatedClassifier.
 
     After fit: fit_ (the co.Fit), privacy_, coef_, intercept_.
+
+    Parameters
+    ----------
+    parties
+        {"hospital": columns, ...} by name or place, or how many parts of equal size; None: two.
+    schemas
+        {"hospital": co.Schema(...), ...}: what is public about a frame's columns; it also says who holds which.
+    label
+        Which party holds the labels; None: one that holds nothing else.
+    loss
+        `co.LeastSquares()` (None), `co.Huber(...)`, `co.Absolute()` or `co.Quantile(...)`.
+    penalty
+        What large coefficients cost. Neither penalty nor constraint: a small ridge, or what the noise asks for.
+    constraint
+        The set that coefficients lie in; not beside a penalty, unless `method` takes both.
+    intercept
+        Whether the model has one.
+    method
+        None: `co.PrivateGram` with epsilon; without, `co.SharingADMM` (penalty) or `co.DistributedFrankWolfe`
+        (constraint).
+    epsilon
+        The budget of one fit; None: not private.
+    delta
+        As in `co.Privacy`; None is 1e-6.
+    trust
+        Who is the adversary, as in `co.Privacy`.
+    row_norm
+        Public bound of a row's length, as in `co.Privacy`.
+    feature_bound
+        Public bound of an entry, as in `co.Privacy`.
+    allow_large_delta
+        True: fit though delta is not below 1/rows, as in `co.Privacy`.
+    store
+        The folder of ledgers; required with epsilon.
+    engine
+        Where the parties' programs run; None: in this process.
+    label_bound
+        B instead of label_range=(−B, B).
+    label_range
+        Public lowest and highest value of y; what lies outside is clipped. Needed with epsilon.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> X = [[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 2.0]]
+    >>> model = co.FederatedRegressor({"bank": [0], "shop": [1]}).fit(X, [1.0, 3.0, 5.0, 7.0])
+    >>> [round(float(value)) for value in model.predict(X)]
+    [1, 3, 5, 7]
     """
 
     label_bound: float | None = None  # type: ignore[misc]  # a setting here, and none of a classifier
@@ -231,7 +345,15 @@ class FederatedRegressor(RegressorMixin, FederatedLinear):  # type: ignore[misc]
 
     @unquoted("could not convert")
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to a table X and its values y, or to a co.Federation that holds its own labels."""
+        """Fit to a table X and its values y, or to a co.Federation that holds its own labels.
+
+        Parameters
+        ----------
+        X
+            An array, a sparse matrix, a data frame, or a `co.Federation`.
+        y
+            One value a row; None: the federation holds them.
+        """
         loss = LeastSquares() if self.loss is None else self.loss
         if getattr(loss, "classifies", True):
             raise InvalidInput(
@@ -285,15 +407,32 @@ class FederatedRegressor(RegressorMixin, FederatedLinear):  # type: ignore[misc]
 
     @property
     def intercept_(self) -> float:
+        """The constant of the model."""
         check_is_fitted(self, "fit_")
         return self._fits[0].intercept
 
     def predict(self, X: Any) -> Floats:
-        """The values that the model expects."""
+        """The values that the model expects.
+
+        Parameters
+        ----------
+        X
+            Rows: a table like that of the fit, a `co.Federation` of new rows, or {party: frame}.
+        """
         scores = self._raw(X)[:, 0]
         return np.asarray(self._fits[0].problem.loss.link(scores))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The share of variance explained; a federation of new rows may bring its own labels."""
+        """The share of variance explained; a federation of new rows may bring its own labels.
+
+        Parameters
+        ----------
+        X
+            Rows, as in `predict`.
+        y
+            Their values; None: the federation holds them.
+        sample_weight
+            How much each row counts.
+        """
         y = X.labels if y is None and isinstance(X, Federation) else y
         return float(super().score(X, y, sample_weight))

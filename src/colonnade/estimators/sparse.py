@@ -40,19 +40,44 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
     the optimum. With `epsilon` it releases a model by docs/use/estimators.md, writes what it cost into a ledger, and
     says what holds in `privacy_`. Several classes are fitted one against the rest.
 
-    radius         of the ball (without privacy, and for method="frank-wolfe")
-    rounds         passes, picks or gradient steps at most; None: until the gap is 1e-6 of the objective, or by the
-                   budget
-    loss           "logistic" or "squared_hinge" (only without privacy)
-    epsilon, delta the budget of one fit; delta=None is 1e-6, and one of 1/rows or more is refused
-    row_norm       private rows are brought to this norm (method="gaussian")
-    feature_bound  private entries are clipped to ± this: a public figure
-    method         "auto", "frank-wolfe", "gaussian"
-    classes        the labels there are; required with epsilon, because a list of labels is a release
-    ledger         the file where private fits are counted; None: in memory, with this estimator
-    random_state   has no effect: fits without privacy are deterministic, and noise cannot be seeded
-    max_features   at most so many columns in a private model
-    allow_large_delta   True: fit though delta is not below 1/rows; privacy_ then says so
+    Parameters
+    ----------
+    radius
+        Of the ball (without privacy, and for method="frank-wolfe"): a larger one allows more columns and larger
+        weights.
+    rounds
+        Passes, picks or gradient steps at most; None: until the gap is 1e-6 of the objective, or by the budget.
+    loss
+        "logistic" or "squared_hinge" (only without privacy).
+    epsilon
+        The budget of one fit; None: not private.
+    delta
+        About the chance that the bound fails; None is 1e-6, and one of 1/rows or more is refused.
+    row_norm
+        Private rows are brought to this norm (method="gaussian"): a public figure.
+    feature_bound
+        Private entries are clipped to ± this: a public figure.
+    method
+        "frank-wolfe" picks columns one by one, "gaussian" adds noise to sums of rows (only private). "auto": under
+        privacy the better one by the public figures, else a solver that corrects all weights at every step.
+    classes
+        The labels there are; required with epsilon, because a list of labels is a release.
+    ledger
+        The file where private fits are counted; None: in memory, with this estimator.
+    random_state
+        Has no effect: fits without privacy are deterministic, and noise cannot be seeded.
+    max_features
+        At most so many columns in a private model.
+    allow_large_delta
+        True: fit though delta is not below 1/rows; `privacy_` then says so.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> X = [[0.0, 1.0], [0.2, 0.0], [1.0, 0.0], [0.9, 1.0]]
+    >>> model = co.SparseClassifier(radius=10.0).fit(X, [0, 0, 1, 1])
+    >>> model.predict([[0.1, 0.5], [1.1, 0.5]])
+    array([0, 1])
     """
 
     radius: float = 50.0
@@ -112,18 +137,36 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
         return self
 
     def decision_function(self, X: Any) -> Floats:
-        """Scores: one a row for two classes (positive: the second), else one column a class."""
+        """Scores: one a row for two classes (positive: the second), else one column a class.
+
+        Parameters
+        ----------
+        X
+            The rows.
+        """
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class with the largest score."""
+        """The class with the largest score.
+
+        Parameters
+        ----------
+        X
+            The rows.
+        """
         index = likeliest(self.decision_function(X))
         return np.asarray(self.classes_[index])
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
-        """Probabilities by class: the logistic of the scores, scaled to sum to 1 where there are several models."""
+        """Probabilities by class: the logistic of the scores, scaled to sum to 1 where there are several models.
+
+        Parameters
+        ----------
+        X
+            The rows.
+        """
         return probabilities(self.decision_function(X))
 
 
@@ -195,10 +238,45 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
 
     Without privacy it minimises 1/(2n) Σ (x·w + b − y)² with a free intercept, and `gap_` bounds its distance from the
     optimum. With `epsilon` it releases a model by docs/use/estimators.md, writes what it cost into a ledger, and says
-    what holds in `privacy_`. Settings are those of SparseClassifier, and
+    what holds in `privacy_`.
 
-    label_range    private labels are clipped to (low, high): public figures, required with epsilon
-    label_bound    B instead of label_range=(−B, B)
+    Parameters
+    ----------
+    radius
+        Of the ball (without privacy, and for method="frank-wolfe"): a larger one allows more columns and larger
+        weights.
+    rounds
+        Passes, picks or gradient steps at most; None: until the gap is 1e-6 of the objective, or by the budget.
+    epsilon
+        The budget of one fit; None: not private.
+    delta
+        About the chance that the bound fails; None is 1e-6, and one of 1/rows or more is refused.
+    row_norm
+        Private rows are brought to this norm (method="gaussian"): a public figure.
+    feature_bound
+        Private entries are clipped to ± this: a public figure.
+    label_bound
+        B instead of label_range=(−B, B).
+    method
+        "frank-wolfe" picks columns one by one, "gaussian" adds noise to sums of rows (only private). "auto": under
+        privacy the better one by the public figures, else a solver that corrects all weights at every step.
+    ledger
+        The file where private fits are counted; None: in memory, with this estimator.
+    random_state
+        Has no effect: fits without privacy are deterministic, and noise cannot be seeded.
+    max_features
+        At most so many columns in a private model.
+    label_range
+        Private labels are clipped to (low, high): public figures, required with epsilon. The nearer the better.
+    allow_large_delta
+        True: fit though delta is not below 1/rows; `privacy_` then says so.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> model = co.SparseRegressor(radius=5.0).fit([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]], [1.0, 3.0, 5.0])
+    >>> [round(float(w), 2) for w in model.coef_]
+    [2.0, 0.0]
     """
 
     radius: float = 1.0
@@ -257,7 +335,13 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
         return self
 
     def predict(self, X: Any) -> Floats:
-        """Values of new rows."""
+        """Values of new rows.
+
+        Parameters
+        ----------
+        X
+            The rows.
+        """
         return self._scores(X)[:, 0]
 
 

@@ -25,6 +25,7 @@ from colonnade.privacy.statement import Privacy, Trust
 from colonnade.privacy.values import Released
 from colonnade.problem import Changing, Poisson, Problem, Topology
 from colonnade.problem.adjusted import Adjusted
+from colonnade.problem.faces import explain
 from colonnade.problem.losses import RowLoss
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Program, ask_one, last, message
@@ -73,6 +74,12 @@ class MethodBase(ABC):
     rounds: int | None = None  # steps at most; None: no steps, or their number follows from the budget
     tolerance: float | None = None  # where to stop before that; 0: use all rounds
 
+    def __init_subclass__(cls, **further: Any) -> None:
+        super().__init_subclass__(**further)
+        for face in cls.__mro__[1:]:
+            if face.__module__ == __name__:
+                explain(face, cls)
+
     def __post_init__(self) -> None:
         self.check_whole("rounds")
         tolerance: Any = self.tolerance
@@ -82,7 +89,13 @@ class MethodBase(ABC):
             )
 
     def check_whole(self, *settings: str) -> None:
-        """InvalidInput where a setting is no whole number from 1 on; None is one only where it is the default."""
+        """InvalidInput where a setting is not a positive integer; None is taken only where it is the default.
+
+        Parameters
+        ----------
+        *settings
+            Names of settings.
+        """
         for name in settings:
             value = getattr(self, name)
             unset = getattr(type(self), name) is None
@@ -92,13 +105,25 @@ class MethodBase(ABC):
                 raise InvalidInput(f"{name} must be {also}a whole number from 1 on, got {value!r}", name)
 
     def check_trust(self, job: Job) -> None:
-        """InvalidInput where the terms ask for a trust model that the derivation does not cover."""
+        """InvalidInput where the terms ask for a trust model that the derivation does not cover.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        """
         if job.privacy is not None and job.privacy.trust not in self.trusts:
             known = " and ".join(repr(trust.value) for trust in self.trusts)
             raise InvalidInput(f"{self.TITLE} knows the trust model {known}; got {job.privacy.trust!r}.")
 
     def check_rows(self, job: Job) -> None:
-        """InvalidInput where a set comes with a penalty, labels are counts, or rows have offsets, and it takes none."""
+        """InvalidInput where a set comes with a penalty, labels are counts, or rows have offsets, and it takes none.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        """
         problem: Any = job.problem
         both = getattr(problem, "constraint", None) is not None and getattr(problem, "penalty", None) is not None
         if both and not self.BOUNDS_AND_PENALISES:
@@ -121,15 +146,35 @@ class MethodBase(ABC):
             raise InvalidInput(f"{self.TITLE} takes no {' and no '.join(job.roster.beside)}: {why}. {remedy}.")
 
     def spares(self, job: Job) -> bool:  # noqa: ARG002  for methods that do
-        """Whether its programs can go on when a party is lost on the way."""
+        """Whether its programs can go on when a party is lost on the way.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        """
         return False
 
     def over(self, t: int, gap: float) -> bool:
-        """Whether round t ends the run with this gap; a tolerance of 0 asks for all rounds."""
+        """Whether a round ends the run with this gap; a tolerance of 0 asks for all rounds.
+
+        Parameters
+        ----------
+        t
+            The round's number.
+        gap
+            The certified gap by its end.
+        """
         return 0.0 < (self.tolerance or 0.0) >= gap or t == self.rounds
 
     def status(self, gap: float) -> Status:
-        """Why a run that is over stopped; a tolerance of 0 asked for all rounds, whatever the gap's last bit says."""
+        """Why a run that is over stopped; a tolerance of 0 asked for all rounds, whatever the gap's last bit says.
+
+        Parameters
+        ----------
+        gap
+            The certified gap at the end.
+        """
         if not self.tolerance:
             return Status.ALL_ROUNDS
         return Status.CERTIFIED if gap <= self.tolerance else Status.OUT_OF_ROUNDS
@@ -150,32 +195,76 @@ class MethodBase(ABC):
         return False
 
     def variant(self, problem: object, privacy: Privacy | None = None) -> Method | GraphMethod | Self:  # noqa: ARG002
-        """The form of the method that solves this problem under these terms; most have one."""
+        """The form of the method that solves this problem under these terms; most have one.
+
+        Parameters
+        ----------
+        problem
+            What is solved.
+        privacy
+            The terms; None: exact values leave.
+        """
         return self
 
     def depth(self, job: Job) -> int:  # noqa: ARG002  lines
-        """Of the curves of columns that leave it to the method: from public figures, the same wherever it is asked."""
+        """Of the curves of columns that leave it to the method: from public figures, the same wherever it is asked.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        """
         return 0
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  never
-        """Whether parties talk to each other, sealed, through the coordinator or through other parties."""
+        """Whether parties talk to each other, sealed, through the coordinator or through other parties.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        """
         return False
 
     def rests_on(self, job: Job) -> str:
-        """The trust model whose assumptions a private run rests on: most often the one that was asked for."""
+        """The trust model whose assumptions a private run rests on: most often the one that was asked for.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        """
         return "" if job.privacy is None else str(job.privacy.trust)
 
     def by_place(self, job: Job) -> bool:  # noqa: ARG002  never
-        """Whether what leaves in a private run depends on the place of a row; the statement says what that means."""
+        """Whether what leaves in a private run depends on the place of a row; the statement says what that means.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        """
         return False
 
     @abstractmethod
     def check(self, job: Job) -> None:
-        """InvalidInput if this method cannot do the job."""
+        """InvalidInput if this method cannot do the job.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        """
 
     @abstractmethod
     def price(self, job: Job) -> Mapping[str, Plan]:
-        """Everything each party would release, before anything is."""
+        """Everything each party would release, before anything is.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        """
 
 
 class Method(MethodBase):
@@ -183,11 +272,29 @@ class Method(MethodBase):
 
     @abstractmethod
     def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:
-        """The coordinator's program; its gate is for secrets (seeds of masks), since it holds no data."""
+        """The coordinator's program; its gate is for secrets (seeds of masks), since it holds no data.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        gate
+            The coordinator's own.
+        """
 
     @abstractmethod
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]:
-        """The program of one party."""
+        """The program of one party.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        block
+            The party's columns, and its labels if it has them.
+        gate
+            What its values leave by: it takes the price and draws the noise.
+        """
 
 
 class GraphMethod(MethodBase):
@@ -197,7 +304,19 @@ class GraphMethod(MethodBase):
 
     @abstractmethod
     def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:
-        """The program of one agent. A note that it writes holds released values only."""
+        """The program of one agent. A note that it writes holds released values only.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        block
+            The agent's columns, and its labels if it has them.
+        gate
+            What its values leave by: it takes the price and draws the noise.
+        neighbours
+            The agents that it may talk to.
+        """
 
 
 FEW_AGENTS = 6

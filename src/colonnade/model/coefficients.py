@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
 
 class Coefficients(Mapping[str, Floats]):
-    """Coefficients by party; those of a party that runs elsewhere stay there."""
+    """Coefficients by party; those of a party that runs elsewhere stay there.
+
+    Parameters
+    ----------
+    local
+        By party, one number for each encoded column.
+    elsewhere
+        The parties that hold theirs.
+    names
+        By party, the names of its columns.
+    """
 
     def __init__(
         self,
@@ -86,10 +96,18 @@ class Coefficients(Mapping[str, Floats]):
 
 @dataclass(frozen=True, eq=False)
 class CoefficientPath:
-    """The model along its penalty: what the same release gives at other weights (or radii), for nothing."""
+    """The model along its penalty: what the same release gives at other weights (or radii), for nothing.
+
+    Parameters
+    ----------
+    weights
+        Of the penalty, or radii of the set.
+    coefficients
+        By party, one row for each weight.
+    """
 
     weights: Floats
-    coefficients: Mapping[str, Floats]  # by party, one row for each weight
+    coefficients: Mapping[str, Floats]
 
     def table(self) -> pl.DataFrame:
         """Nonzero coefficients and their l1 norm at each weight."""

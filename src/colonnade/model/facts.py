@@ -45,7 +45,7 @@ class Encoding(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FitFacts:
-    """A model and how it came about: all of a `Fit` but what computes with rows."""
+    """A model and how it came about: all of a `Fit`, which explains the fields, but what computes with rows."""
 
     coefficients: Coefficients
     intercept: float
@@ -57,20 +57,20 @@ class FitFacts:
     problem: Problem
     method: str
     run: str
-    seconds: float | None  # None under privacy: how long it took would tell about the data
+    seconds: float | None
     label: str
     notes: tuple[Mapping[str, Any], ...] = field(repr=False)
     features: Mapping[str, Sequence[str]] = field(repr=False)
     schemas: Mapping[str, Encoding | None] = field(repr=False)
     on: str | None = None
-    spread: Mapping[str, Floats] | None = field(default=None, repr=False)  # standard errors, where they cover
+    spread: Mapping[str, Floats] | None = field(default=None, repr=False)
     path: CoefficientPath | None = field(default=None, repr=False)
-    link: Link | None = field(default=None, repr=False)  # from scores to probabilities, where they need one
+    link: Link | None = field(default=None, repr=False)
     remarks: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # public ones about the run, for its report
-    by_rows: bool = False  # whether the parties held different rows: then each has the same coefficients
-    model: Support | Mapping[str, Stumps] | None = field(default=None, repr=False)  # where coefficients do not predict
-    beside: Mapping[str, str] = field(default_factory=dict)  # the label holder's columns of "offset" and "weight"
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    by_rows: bool = False
+    model: Support | Mapping[str, Stumps] | None = field(default=None, repr=False)
+    beside: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def classes(self) -> Classes | None:
@@ -132,6 +132,7 @@ class FitFacts:
 
     @property
     def l1_norm(self) -> float:
+        """The sum of all absolute coefficients."""
         return math.fsum(float(np.abs(x).sum()) for x in self.coefficients.values())
 
 

@@ -47,14 +47,30 @@ UNPARSED = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion, x5
 
 @dataclass(frozen=True)
 class Tls:
-    """Where a node's certificate, its key, the authority and the list of revoked certificates are: PEM files."""
+    """Where a node's certificate, its key, the authority and the list of revoked certificates are: PEM files.
+
+    Parameters
+    ----------
+    certificate
+        The node's certificate.
+    key
+        Its private key.
+    authority
+        The certificate of the authority that all nodes trust.
+    revoked
+        The authority's list of revoked certificates; None: there is none yet.
+    memory
+        Where it is remembered which list was the newest, so that an older one is refused; None: nowhere.
+    kept
+        Whether what is read now will be remembered.
+    """
 
     certificate: Path
     key: Path
     authority: Path
     revoked: Path | None = None
-    memory: Path | None = None  # where it is remembered which list was the newest (revoked_list.py)
-    kept: bool = True  # whether what is read now will be
+    memory: Path | None = None
+    kept: bool = True
 
     def revocations(self) -> RevocationList | None:
         """The list of revoked certificates, if there is one; where there was one before, there must be."""
@@ -68,7 +84,13 @@ class Tls:
         return replace(self, kept=False)
 
     def kept_in(self, store: str | Path) -> Tls:
-        """The same files, with what was read of lists remembered in a node's store."""
+        """The same files, with what was read of lists remembered in a node's store.
+
+        Parameters
+        ----------
+        store
+            The folder of the node's store.
+        """
         return replace(self, memory=Path(store).expanduser() / FILE)
 
 

@@ -34,9 +34,10 @@ from colonnade.network.transport.envelope import PartyRestarted, PeerTimeout
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.events import quorum_of
 from colonnade.privacy.keyring import public_key
+from colonnade.problem.faces import explain
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId
-from colonnade.runtime.turns import Computed, Lost, NodeLogs, Promise, gather_answers
+from colonnade.runtime.turns import Computed, Distributed, Lost, NodeLogs, Promise, gather_answers
 
 CLOCKS = 60.0  # seconds that two clocks may differ before `check` warns
 GLANCE = 1.0  # seconds before a party whose operator has not decided is asked again
@@ -62,10 +63,17 @@ class Board(Protocol):
 class Grpc:
     """An engine over the network: parties dial this hub, with certificates of a common authority.
 
-    address   where to listen, as "0.0.0.0:7443"; port 0 takes a free one.
-    certs     folder as `colonnade certs issue` fills it, or a co.Tls that names the files; the coordinator's signing
-              key, coordinator.signing.key, lies beside its certificate.
-    patience  seconds to wait for parties to come and for an answer, before a run stops.
+    As a context (`with co.Grpc(...) as hub:`) it stops listening at the end.
+
+    Parameters
+    ----------
+    address
+        Where to listen, as "0.0.0.0:7443"; port 0 takes a free one.
+    certs
+        Folder as `colonnade certs issue` fills it, or a `co.Tls` that names the files; the coordinator's signing key,
+        coordinator.signing.key, lies beside its certificate.
+    patience
+        Seconds to wait for parties to come and for an answer, before a run stops.
     """
 
     def __init__(self, address: str, certs: str | Path | Tls, *, patience: float = 600.0) -> None:
@@ -81,7 +89,13 @@ class Grpc:
         return self
 
     def keep_in(self, store: str | Path) -> Self:
-        """Remember in the hub's store which list of revoked certificates was the newest."""
+        """Remember in the hub's store which list of revoked certificates was the newest.
+
+        Parameters
+        ----------
+        store
+            The folder of the hub's store.
+        """
         self.tls = self.tls.kept_in(store)
         return self
 
@@ -89,12 +103,19 @@ class Grpc:
         self.close()
 
     def close(self) -> None:
+        """Stop listening."""
         if self._board is not None:
             self._board.stop()
             self._board = None
 
     def open(self, file: FederationFile) -> Board:
-        """Listen for the parties of a federation."""
+        """Listen for the parties of a federation.
+
+        Parameters
+        ----------
+        file
+            The federation file, which pins their certificates.
+        """
         if self._board is not None and self._file is not None and self._file.digest != file.digest:
             self.close()
         if self._board is None:
@@ -139,12 +160,21 @@ class Grpc:
 
     @property
     def port(self) -> int:
+        """The port that it listens on."""
         if self._board is None:
             raise InvalidInput("the hub is not listening yet; it begins with its first federation.")
         return self._board.port
 
     def meet(self, federation: Federation, store: str | Path | None = None) -> Federation:
-        """Wait for all parties, see that everybody speaks of the same, and agree on the common rows."""
+        """Wait for all parties, see that everybody speaks of the same, and agree on the common rows.
+
+        Parameters
+        ----------
+        federation
+            One whose parties run elsewhere, as `co.Federation.open(file)` gives it.
+        store
+            The folder of the hub's store, to remember the newest list of revoked certificates in.
+        """
         if store is not None:
             self.keep_in(store)
         if (file := federation.away) is None:
@@ -172,7 +202,15 @@ class Grpc:
         return Federation.elsewhere(file, rows, str(session))
 
     def hello(self, file: FederationFile, *, spared: bool = False) -> dict[str, Mapping[str, Any]]:
-        """Every party's versions, file, clock and agreement on rows; `spared`: of as many as a run could go on with."""
+        """Every party's versions, file, clock and agreement on rows.
+
+        Parameters
+        ----------
+        file
+            The federation file.
+        spared
+            True: of as many parties as a run could go on with, by their quorum.
+        """
         board, here = self.open(file), set(file.members)
         self.absent = {}
         try:
@@ -187,14 +225,26 @@ class Grpc:
         return {party: read_greeting(party, answer) for party, answer in answers.items()}
 
     def roads(self, file: FederationFile) -> dict[tuple[str, str], bool]:
-        """Every pair of parties that the federation file gives a line, and whether both say that it is up."""
+        """Every pair of parties that the federation file gives a line, and whether both say that it is up.
+
+        Parameters
+        ----------
+        file
+            The federation file.
+        """
         said = self._ask_all(file.members, Question.REACH) if any(m.address for m in file.members.values()) else {}
         up = {(party, str(peer)) for party, answer in said.items() for peer in read_reach(party, answer)}
         pairs = [pair for pair in combinations(file.members, 2) if file.listener(*pair) is not None]
         return {(one, other): {(one, other), (other, one)} <= up for one, other in pairs}
 
     def check(self, file: FederationFile) -> list[str]:
-        """What is not in order before anything is spent; empty if all is well."""
+        """What is not in order before anything is spent; empty if all is well.
+
+        Parameters
+        ----------
+        file
+            The federation file that everybody should hold.
+        """
         found = self.hello(file)
         ahead = {party: said["clock"] - time.time() for party, said in found.items()}
         clocks = [f"the clock of {party} differs by {s:+.0f} seconds" for party, s in ahead.items() if abs(s) > CLOCKS]
@@ -214,18 +264,40 @@ class Grpc:
         return contextlib.nullcontext()
 
     def await_decision(self, undecided: PeerUndecided, began: float) -> None:
-        """Wait a moment before an operator's decision is asked for again; not longer than patience lasts."""
+        """Wait a moment before an operator's decision is asked for again; not longer than patience lasts.
+
+        Parameters
+        ----------
+        undecided
+            Which party has not decided.
+        began
+            When it was first asked, by the monotonic clock.
+        """
         if time.monotonic() - began > self.patience:
             raise silence(undecided.party, Question.CONSIDER, self.patience) from undecided
         time.sleep(GLANCE)
 
     def process(self, party: NodeId) -> str | None:
-        """Which process of a party is on the line."""
+        """Which process of a party is on the line.
+
+        Parameters
+        ----------
+        party
+            Its name.
+        """
         assert self._board is not None
         return self._board.session(party)
 
     def listens(self, party: NodeId, process: str | None) -> bool:
-        """Whether a party is connected now, and by that process."""
+        """Whether a party is connected now, and by that process.
+
+        Parameters
+        ----------
+        party
+            Its name.
+        process
+            The process that was on the line before.
+        """
         assert self._board is not None
         return party in self._board.connected() and self.process(party) == process
 
@@ -237,7 +309,21 @@ class Grpc:
         blobs: Sequence[bytes] = (),
         patience: float | None = None,
     ) -> Promise:
-        """A question to a party; its answer, or the error that its code stands for."""
+        """A question to a party; its answer, or the error that its code stands for.
+
+        Parameters
+        ----------
+        party
+            Its name.
+        what
+            Which question.
+        head
+            The question's fields, by name.
+        blobs
+            What goes with it as bytes.
+        patience
+            Seconds to wait for the answer; None: those of the hub.
+        """
         assert self._board is not None
         seconds = self.patience if patience is None else patience
         raw = self._board.ask(party, pack({"what": what, **(head or {})}, blobs), timeout=seconds)
@@ -265,6 +351,9 @@ class Grpc:
                 return gather_answers({name: self.ask(name, *question) for name, question in asked.items()})
         kinds = ", ".join(sorted({repr(what) for what, _, _ in asked.values()}))
         raise PeerBroken(f"a party began anew {LOSSES:,} times when it was asked {kinds}; its own log says why.")
+
+
+explain(Distributed, Grpc)
 
 
 def _transport() -> ModuleType:

@@ -62,7 +62,15 @@ def _is_figure(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Whose privacy is protected: one row, or one person with at most so many rows."""
+    """Whose privacy is protected: one row, or one person with at most so many rows.
+
+    Parameters
+    ----------
+    name
+        What one is called: "row", "patient".
+    rows
+        The most rows that one may have; a larger number needs more noise.
+    """
 
     name: str = "row"
     rows: int = 1
@@ -78,6 +86,7 @@ class Unit:
 
     @property
     def neighbours(self) -> str:
+        """Which two tables must look alike, in words."""
         return "replace one row" if self.name == "row" else f"replace the rows of one {self.name}"
 
 

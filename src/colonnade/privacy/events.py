@@ -156,18 +156,34 @@ def unprotected(plan: Plan) -> Plan:
 class Policy:
     """What one party allows: whether exact values may leave it, and what may be spent on its rows in all.
 
-    exact           True: values may leave as they are, and no bound on epsilon holds.
-    consortium      True: exact values may go to the other parties and their coordinator in a run whose trust is
-                    "consortium", and nowhere else.
-    scores          True: its part of the scores of its rows, new ones or not, may go to the label holder, who learns
-                    the sum exactly.
-    least           the fewest rows in common with parties elsewhere that it takes part with; their number is then known
-                    to all. None: it takes part only where that number is public anyway.
-    epsilon, delta  the most that private runs may spend on a row together; None: no limit of its own.
-    quorum          the fewest parties, itself and the label holder among them, with which a run may go on when others
-                    are lost on the way; None: it ends then.
-
     In a federation made in process a party without a policy lets exact values leave: its maker holds all tables anyway.
+
+    Parameters
+    ----------
+    exact
+        True: values may leave as they are, and no bound on epsilon holds.
+    epsilon
+        With `delta`, the most that private runs may spend on a row together; None: no limit of its own.
+    delta
+        As `epsilon`: give both, or neither.
+    scores
+        True: its part of the scores of its rows, new ones or not, may go to the label holder, who learns the sum
+        exactly.
+    consortium
+        True: exact values may go to the other parties and their coordinator in a run whose trust is "consortium", and
+        nowhere else.
+    least
+        The fewest rows in common with parties elsewhere that it takes part with; their number is then known to all.
+        None: it takes part only where that number is public anyway.
+    quorum
+        The fewest parties, itself and the label holder among them, with which a run may go on when others are lost on
+        the way; None: it ends then.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> co.Policy(epsilon=3.0, delta=1e-6, scores=True).exact
+    False
     """
 
     exact: bool = False

@@ -71,19 +71,47 @@ class Noise(Protocol):
     private: bool  # False: whoever knows the seed can subtract the noise; statements then say so
 
     def uniform_bytes(self, count: int) -> bytes:
-        """Independent uniform bytes."""
+        """Independent uniform bytes.
+
+        Parameters
+        ----------
+        count
+            How many.
+        """
         ...
 
     def at(self, place: str) -> Noise:  # noqa: ARG002  only repeatable noise depends on the place
-        """The source for the release at a place of a run."""
+        """The source for the release at a place of a run.
+
+        Parameters
+        ----------
+        place
+            The node and the number of its release.
+        """
         return self
 
     def discrete_gaussian(self, size: int, sigma: Fraction | float) -> NDArray[np.int64]:
-        """Independent integers, P(i) ∝ exp(-i²/2σ²), σ first rounded up by `rational_sigma`."""
+        """Independent integers, P(i) ∝ exp(-i²/2σ²), σ first rounded up by `rational_sigma`.
+
+        Parameters
+        ----------
+        size
+            How many.
+        sigma
+            Their standard deviation in grid steps, above 0.
+        """
         return _discrete_gaussian(self, size, rational_sigma(sigma))
 
     def gumbel_argmax(self, scores: NDArray[np.float64], scale: float) -> int:
-        """One index, P(i) ∝ exp(scores[i]/scale): the exponential mechanism."""
+        """One index, P(i) ∝ exp(scores[i]/scale): the exponential mechanism.
+
+        Parameters
+        ----------
+        scores
+            One finite score a candidate.
+        scale
+            How far two scores must differ to tell them apart; `gumbel_scale` gives it from a price.
+        """
         _check_choice(scores, scale)
         grid, steps = choice_grid(scale)
         heights = _whole_steps(scores, grid)
@@ -100,7 +128,13 @@ class SystemNoise(Noise):
 
 
 class SeededNoise(Noise):
-    """The same laws from a seed, for tests and published figures. Not private."""
+    """The same laws from a seed, for tests and published figures. Not private.
+
+    Parameters
+    ----------
+    seed
+        Whoever knows it can subtract the noise, and every statement of such a run says so.
+    """
 
     private = False
 
@@ -109,17 +143,31 @@ class SeededNoise(Noise):
         self._generator = np.random.default_rng(seed)
 
     def at(self, place: str) -> SeededNoise:
-        """A stream of its own for each node, and for each release of a node."""
+        """A stream of its own for each node, and for each release of a node.
+
+        Parameters
+        ----------
+        place
+            The node and the number of its release.
+        """
         return SeededNoise(int.from_bytes(hashlib.sha256(f"{self._seed}/{place}".encode()).digest()[:8], "little"))
 
     @property
     def seed(self) -> int:
+        """The seed it was made from."""
         return self._seed
 
     def __repr__(self) -> str:
         return f"SeededNoise({self._seed})"
 
     def uniform_bytes(self, count: int) -> bytes:
+        """Bytes that the seed fixes.
+
+        Parameters
+        ----------
+        count
+            How many.
+        """
         return self._generator.bytes(count)
 
 

@@ -89,16 +89,42 @@ def check_range(given: object, bound: float | None) -> tuple[float, float]:
 class Privacy:
     """What a run may cost, against whom, and the public bounds that sensitivities are computed from.
 
-    epsilon, delta  the whole price of the run; delta below 1/rows, or the run is refused.
-    trust           who is the adversary: "nobody" is trusted (whoever sees anything that leaves a party), "secure",
-                    "parties" or "consortium"; a method says which it knows. None: "secure" where the method knows it,
-                    else the strictest that it knows; plan and statement name the word.
-    row_norm        public bound of a row's length; longer rows are clipped.
-    feature_bound   public bound of an entry; larger ones are clipped.
-    label_range     public lowest and highest label, for regression; what lies outside is clipped. The nearer the
-                    better.
-    label_bound     B instead of label_range=(−B, B).
-    allow_large_delta   True: run though delta is not below 1/rows; the statement then says so.
+    A bound must be public: one read off the rows tells about them, and no price covers that. Tighter bounds need less
+    noise.
+
+    Parameters
+    ----------
+    epsilon
+        With `delta`, the whole price of the run, above 0: an observer's odds about one row change by a factor of at
+        most e^epsilon. 1 is a common choice, 10 a large one.
+    delta
+        About the chance that this bound fails, well below 1/rows: from 1/rows on, the run is refused.
+    trust
+        Who is the adversary: "nobody" is trusted (whoever sees anything that leaves a party), "secure", "parties" or
+        "consortium"; a method says which it knows. None: "secure" where the method knows it, else the strictest that it
+        knows; plan and statement name the word.
+    row_norm
+        Public bound of a row's length, for all parties or by party; longer rows are clipped.
+    feature_bound
+        Public bound of an entry; larger ones are clipped.
+    label_bound
+        B instead of label_range=(−B, B).
+    label_range
+        Public lowest and highest label, for regression; what lies outside is clipped. The nearer the better.
+    allow_large_delta
+        True: run though delta is not below 1/rows; the statement then says so.
+
+    Raises
+    ------
+    InvalidInput
+        A figure is out of its range, or two say the same thing twice.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> terms = co.Privacy(epsilon=1.0, delta=1e-6, label_range=(0.0, 10.0))
+    >>> terms.label_middle, terms.label_reach
+    (5.0, 5.0)
     """
 
     epsilon: float
@@ -155,7 +181,33 @@ class Privacy:
 
 @dataclass(frozen=True, slots=True)
 class PrivacyStatement:
-    """What a result may claim, in figures and in a sentence."""
+    """What a result may claim, in figures and in a sentence.
+
+    Parameters
+    ----------
+    epsilon
+        The price that was paid; infinite where exact values left.
+    delta
+        About the chance that the bound fails.
+    unit
+        Whose privacy is protected: "one row", or "one patient (at most 3 rows)".
+    neighbours
+        Which two tables must look alike, in words.
+    trust
+        The trust model: who is the adversary.
+    accountant
+        By which bound `epsilon` follows from what was released.
+    guarantee
+        What stands behind it: "proven", "conditional", "claimed" or "none".
+    derivation
+        Where the proof stands, or why there is none.
+    sees
+        What the adversary sees.
+    conditions
+        What it rests on, what breaks it, what its reader must know.
+    rho
+        The price in zCDP of all that is seen; None: the statement does not rest on one.
+    """
 
     epsilon: float
     delta: float
@@ -164,10 +216,10 @@ class PrivacyStatement:
     trust: str
     accountant: str
     guarantee: str
-    derivation: str  # where the proof stands, or why there is none
-    sees: str  # what the adversary sees
-    conditions: tuple[Condition, ...] = ()  # what it rests on, what breaks it, what its reader must know
-    rho: float | None = None  # the price in zCDP of all that is seen; None: the statement does not rest on one
+    derivation: str
+    sees: str
+    conditions: tuple[Condition, ...] = ()
+    rho: float | None = None
 
     @property
     def computational(self) -> bool:
@@ -175,10 +227,18 @@ class PrivacyStatement:
         return any(one.computational for one in self.conditions)
 
     def has(self, code: Code) -> bool:
+        """Whether it names this condition.
+
+        Parameters
+        ----------
+        code
+            The condition's code.
+        """
         return any(one.code is code for one in self.conditions)
 
     @property
     def sentence(self) -> str:
+        """All of it in words, as a report prints it."""
         said = as_clause(self.conditions, Kind.NOTE)
         notes = f" Note: {said}." if said else ""
         if self.guarantee == Guarantee.NONE:
@@ -229,6 +289,13 @@ class PrivacyStatement:
 
     @classmethod
     def from_plain(cls, raw: Mapping[str, Any]) -> PrivacyStatement:
+        """A statement from its figures and facts, as `to_plain` gives them.
+
+        Parameters
+        ----------
+        raw
+            Every field by its name.
+        """
         return cls(**{**raw, "conditions": tuple(map(Condition.from_plain, raw["conditions"]))})
 
     def to_json(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from colonnade.problem.boosting import AdaBoost
 from colonnade.problem.counts import Poisson
+from colonnade.problem.faces import explain
 from colonnade.problem.kernel import RBF, KernelSVM
 from colonnade.problem.losses import Absolute, Hinge, Huber, LeastSquares, Logistic, Loss, Quantile, SquaredHinge
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge
@@ -23,3 +24,8 @@ __all__ = [
     "Loss", "Nice", "NonNegative", "NuclearNorm", "Penalty", "PerParty", "Poisson", "Problem", "Product",
     "PublicLabels", "Quantile", "Ridge", "Sampling", "Serial", "Set", "Simplex", "SquaredHinge", "Topology",
 ]  # fmt: skip
+
+# What solvers call is explained at its face; `help` shows it at each value too.
+explain(Set, Box, GroupL1Ball, L1Ball, L2Ball, NonNegative, Product, Simplex)
+explain(Penalty, ElasticNet, GroupLasso, Lasso, NuclearNorm, Ridge)
+explain(Sampling, Elementary, Independent, Nice, PerParty, Serial)

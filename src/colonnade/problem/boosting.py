@@ -82,7 +82,13 @@ class LogMeanExp:
 
 @dataclass(frozen=True)
 class AdaBoost:
-    """A convex combination of decision stumps on the parties' columns."""
+    """A convex combination of decision stumps on the parties' columns.
+
+    Parameters
+    ----------
+    temperature
+        The margin at which a row's weight has fallen by e, above 0: a small one looks at the hardest rows only.
+    """
 
     temperature: float = 1.0
     constraint: ClassVar[Simplex] = Simplex(1.0)
@@ -94,6 +100,7 @@ class AdaBoost:
 
     @property
     def loss(self) -> LogMeanExp:
+        """The exponential loss of the stumps' scores, under a logarithm."""
         return LogMeanExp(self.temperature)
 
 

@@ -60,7 +60,15 @@ def real_labels(y: Any) -> Floats:
 
 
 def class_labels(y: Any, otherwise: str = ", or choose a regression loss") -> Floats:
-    """Labels of a two-class problem as −1.0 and +1.0; 0/1 and booleans are mapped to them."""
+    """Labels of a two-class problem as −1.0 and +1.0; 0/1 and booleans are mapped to them.
+
+    Parameters
+    ----------
+    y
+        One label a row.
+    otherwise
+        What else the caller may do, for the message that refuses them.
+    """
     labels = real_labels(y)
     if labels.ndim != 1:
         raise InvalidInput(f"labels have shape {labels.shape}: a classifier takes one label for each row.")

@@ -56,15 +56,35 @@ class Intervals(NamedTuple):
 
 
 class Test(NamedTuple):
-    """A test of several equations at once."""
+    """A test of several equations at once.
 
-    statistic: float  # about χ² with `df` degrees of freedom where they hold
+    Parameters
+    ----------
+    statistic
+        About χ² with `df` degrees of freedom where they hold.
+    df
+        Degrees of freedom.
+    pvalue
+        The chance of as large a statistic where they hold.
+    """
+
+    statistic: float
     df: int
     pvalue: float
 
 
 class Share(NamedTuple):
-    """R² and its interval."""
+    """R² and its interval.
+
+    Parameters
+    ----------
+    estimate
+        Of the share of variance that is explained.
+    low
+        The interval's lower end.
+    high
+        Its upper end.
+    """
 
     estimate: float
     low: float

@@ -28,7 +28,13 @@ ROOM = 1e-9  # of the kernel's size: rounding may push a positive kernel this fa
 
 @dataclass(frozen=True)
 class RBF:
-    """The Gaussian kernel exp(−gamma·‖x − z‖²)."""
+    """The Gaussian kernel exp(−gamma·‖x − z‖²).
+
+    Parameters
+    ----------
+    gamma
+        One over twice the squared width, above 0: a larger one counts fewer examples as near.
+    """
 
     gamma: float
 
@@ -45,7 +51,16 @@ class RBF:
 
 @dataclass(frozen=True)
 class KernelSVM:
-    """An L2-loss support vector machine over examples that different nodes hold, by its dual on the simplex."""
+    """An L2-loss support vector machine over examples that different nodes hold, by its dual on the simplex.
+
+    Parameters
+    ----------
+    kernel
+        How alike two rows are: `co.RBF(gamma)`, or a positive function of two tables (X, Z) that gives one value for
+        each pair of their rows. A fit with a function of your own cannot be saved.
+    C
+        How much the loss of an example weighs against the margin, above 0.
+    """
 
     kernel: Kernel
     C: float = 1.0

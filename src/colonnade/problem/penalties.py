@@ -29,24 +29,64 @@ WEIGHT = "It weighs the penalty against the loss; for no penalty, leave penalty 
 class Penalty(Protocol):
     """What every penalty can say about itself."""
 
-    def value(self, x: Floats) -> float: ...
+    def value(self, x: Floats) -> float:
+        """What these coefficients cost.
+
+        Parameters
+        ----------
+        x
+            The coefficients: one number a column.
+        """
+        ...
 
     def prox(self, v: Floats, step: float) -> Floats:
-        """argmin_x value(x) + ‖x − v‖²/(2·step)."""
+        """The x that minimises value(x) + ‖x − v‖²/(2·step).
+
+        Parameters
+        ----------
+        v
+            The point to stay near: one number a column.
+        step
+            How much the penalty weighs against staying near, above 0.
+        """
         ...
 
     def conjugate(self, u: Floats) -> float:
-        """sup_x <u, x> − value(x); inf outside its domain."""
+        """The largest <u, x> − value(x) over all x; infinite outside its domain.
+
+        Parameters
+        ----------
+        u
+            A dual point: one number a column.
+        """
         ...
 
     def shrink(self, u: Floats) -> float:
-        """The largest factor ≤ 1 that brings u into the domain of the conjugate."""
+        """The largest factor ≤ 1 that brings u into the domain of the conjugate.
+
+        Parameters
+        ----------
+        u
+            A dual point: one number a column.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Ridge:
-    """a/2 ‖x‖²."""
+    """The penalty a/2 ‖x‖².
+
+    Parameters
+    ----------
+    a
+        Its weight against the mean loss of a row, above 0: all coefficients shrink, and none becomes 0.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> co.Ridge(0.5).value([2.0, 0.0])
+    1.0
+    """
 
     a: float
 
@@ -68,7 +108,19 @@ class Ridge:
 
 @dataclass(frozen=True)
 class Lasso:
-    """a ‖x‖₁."""
+    """The penalty a ‖x‖₁.
+
+    Parameters
+    ----------
+    a
+        Its weight against the mean loss of a row, above 0. A larger one sets more coefficients to 0.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> co.Lasso(0.5).value([2.0, -1.0])
+    1.5
+    """
 
     a: float
 
@@ -90,7 +142,16 @@ class Lasso:
 
 @dataclass(frozen=True)
 class ElasticNet:
-    """l1 ‖x‖₁ + l2/2 ‖x‖²."""
+    """The penalty l1 ‖x‖₁ + l2/2 ‖x‖².
+
+    Parameters
+    ----------
+    l1
+        The weight of the absolute norm, above 0: it sets coefficients to 0. For a squared norm alone, use
+        `co.Ridge(l2)`.
+    l2
+        The weight of the squared norm, above 0: columns that go together share a coefficient.
+    """
 
     l1: float
     l2: float
@@ -114,9 +175,15 @@ class ElasticNet:
 
 @dataclass(frozen=True)
 class GroupLasso:
-    """a Σ √p_g ‖x_g‖₂ over disjoint groups that together name every column.
+    """The penalty a Σ √p_g ‖x_g‖₂ over disjoint groups that together name every column.
 
-    Without groups, a run makes one of each column of the parties' schemas: a whole curve, or all levels, in or out.
+    Parameters
+    ----------
+    a
+        Its weight against the mean loss of a row, above 0. A larger one leaves out more groups.
+    groups
+        Columns by their place in the joint table, such as ((0, 1), (2,)). None: a run makes one of each column of the
+        parties' schemas, so that a whole curve, or all levels, are in or out.
     """
 
     a: float
@@ -160,9 +227,14 @@ class GroupLasso:
 
 @dataclass(frozen=True)
 class NuclearNorm:
-    """a ‖X‖_*: the sum of the singular values of a coefficient matrix, small for a low rank.
+    """The penalty a ‖X‖_*: the sum of the singular values of a coefficient matrix, small for a low rank.
 
-    With `blocks`, disjoint groups of columns of the table (rows of X) that together name all: a Σ_b ‖X_b‖_*.
+    Parameters
+    ----------
+    a
+        Its weight against the mean loss of a row, above 0. A larger one gives a lower rank.
+    blocks
+        Disjoint groups of columns of the table (rows of X) that together name all: then a Σ_b ‖X_b‖_*. None: one block.
     """
 
     a: float

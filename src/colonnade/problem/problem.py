@@ -21,7 +21,28 @@ from colonnade.problem.sets import Set
 class Problem:
     """A loss, with a constraint set and a penalty where given; the intercept is free of both.
 
-    Both at once, or neither, is for co.SharingADMM and co.GraphADMM: the other methods take one of them.
+    Parameters
+    ----------
+    loss
+        How far scores are from labels, such as `co.Logistic()` for two classes or `co.LeastSquares()` for numbers.
+    constraint
+        The set that coefficients lie in, such as `co.L1Ball(10.0)`; None: anywhere.
+    penalty
+        What large coefficients cost, such as `co.Lasso(0.1)`; None: nothing.
+    intercept
+        Whether a constant is added to the scores. Neither the set nor the penalty touches it.
+
+    Notes
+    -----
+    Both a set and a penalty, or neither, is for `co.SharingADMM` and `co.GraphADMM`: the other methods take one of
+    them.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> problem = co.Problem(co.Logistic(), co.L1Ball(10.0), intercept=True)
+    >>> problem.constraint
+    L1Ball(radius=10.0)
     """
 
     loss: Loss
@@ -39,7 +60,17 @@ class Problem:
             raise InvalidInput(f"intercept must be true or false, got {self.intercept!r}", "intercept")
 
     def objective(self, scores: Floats, coefficients: Floats, y: Floats) -> float:
-        """The loss at these scores (intercept included) plus the penalty; that x lies in the set is not checked."""
+        """The loss at these scores (intercept included) plus the penalty; that x lies in the set is not checked.
+
+        Parameters
+        ----------
+        scores
+            One score a row, Ax + b.
+        coefficients
+            The coefficients x that the penalty is of.
+        y
+            One label a row, as the loss wants them: -1 and +1 for two classes.
+        """
         loss = self.loss.value(scores, y)
         return loss if self.penalty is None else loss + self.penalty.value(coefficients)
 
@@ -49,6 +80,11 @@ class PublicLabels:
     """Labels that everybody may know: they are not protected, and neighbouring tables have the same ones.
 
     A value of a method's settings: a run's terms name them by their hash.
+
+    Parameters
+    ----------
+    values
+        One finite number a row, in the order of the rows in common.
     """
 
     values: Floats

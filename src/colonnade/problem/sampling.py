@@ -31,11 +31,25 @@ class Sampling(Protocol):
     """A random set of blocks."""
 
     def draw(self, owners: Indices, rng: np.random.Generator) -> Indices:
-        """The blocks of one round, each at most once."""
+        """The blocks of one round, each at most once.
+
+        Parameters
+        ----------
+        owners
+            For each block, the number of the party that holds it.
+        rng
+            Public randomness that all nodes share.
+        """
         ...
 
     def probabilities(self, owners: Indices) -> Floats:
-        """For each block, the probability that a round has it."""
+        """For each block, the probability that a round has it.
+
+        Parameters
+        ----------
+        owners
+            For each block, the number of the party that holds it.
+        """
         ...
 
 
@@ -63,7 +77,13 @@ class Serial:
 
 @dataclass(frozen=True)
 class Nice:
-    """`tau` blocks, every set of that size alike."""
+    """Exactly `tau` blocks, every set of that size alike.
+
+    Parameters
+    ----------
+    tau
+        The number of blocks a round, from 1 to all there are. More cost more messages, and fewer rounds are needed.
+    """
 
     tau: int
 
@@ -84,7 +104,13 @@ class Nice:
 
 @dataclass(frozen=True)
 class PerParty:
-    """Every party draws `tau` of its own blocks, all of them if it has fewer: no party waits for another."""
+    """Every party draws `tau` of its own blocks, all of them if it has fewer: no party waits for another.
+
+    Parameters
+    ----------
+    tau
+        The number of blocks of each party in a round, at least 1.
+    """
 
     tau: int
 
@@ -102,7 +128,13 @@ class PerParty:
 
 @dataclass(frozen=True)
 class Independent:
-    """Each block by a coin of its own, `p` for all or one number a block; some rounds may have no block at all."""
+    """Each block by a coin of its own; some rounds may have no block at all.
+
+    Parameters
+    ----------
+    p
+        The probability that a round has a block, above 0 and at most 1: one for all, or one a block.
+    """
 
     p: float | tuple[float, ...]
 

@@ -43,33 +43,89 @@ class Set(Protocol):
     """What every constraint set can say about itself."""
 
     @property
-    def radius(self) -> float: ...
+    def radius(self) -> float:
+        """How large a point of the set can be, in the set's own norm; infinite for a cone."""
+        ...
 
     def contains(self, x: Floats, tolerance: float = 1e-9) -> bool:
-        """Whether x lies in the set, up to tolerance times the radius."""
+        """Whether x lies in the set, up to tolerance times the radius.
+
+        Parameters
+        ----------
+        x
+            The point: one number a column.
+        tolerance
+            Room for rounding, as a share of the radius.
+        """
         ...
 
     def support(self, gradient: Floats) -> float:
-        """min <s, gradient> over the set."""
+        """The least <s, gradient> over the points s of the set.
+
+        Parameters
+        ----------
+        gradient
+            The direction: one finite number a column.
+        """
         ...
 
     def gap(self, x: Floats, gradient: Floats) -> float:
-        """Bound on f(x) − min f over the set, when gradient = ∇f(x)."""
+        """Bound on f(x) − min f over the set, when gradient = ∇f(x).
+
+        Parameters
+        ----------
+        x
+            A point of the set: one number a column.
+        gradient
+            The gradient of a convex f there.
+        """
         ...
 
     def project(self, x: Floats) -> Floats:
-        """The nearest point of the set."""
+        """The nearest point of the set.
+
+        Parameters
+        ----------
+        x
+            The point to move: one number a column.
+        """
         ...
 
 
 def gap_of(constraint: Set, x: Floats, gradient: Floats) -> float:
-    """`gap` of any set, by its support."""
+    """The gap of any set, by its support: a bound on f(x) − min f over the set, when gradient = ∇f(x).
+
+    Parameters
+    ----------
+    constraint
+        The set.
+    x
+        A point of the set: one number a column.
+    gradient
+        The gradient of a convex f there.
+    """
     return float(x @ gradient) - constraint.support(gradient)
 
 
 @dataclass(frozen=True)
 class L1Ball:
-    """‖x‖₁ ≤ radius."""
+    """‖x‖₁ ≤ radius.
+
+    Its corners have one coefficient each, so Frank-Wolfe over it finds sparse models, at most one new column a round.
+
+    Parameters
+    ----------
+    radius
+        The most that absolute coefficients may add up to, above 0. A smaller one gives fewer columns and smaller
+        weights.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> import numpy as np
+    >>> co.L1Ball(2.0).project(np.array([3.0, 0.5]))
+    array([2., 0.])
+    """
 
     radius: float
     gap = gap_of
@@ -84,6 +140,11 @@ class L1Ball:
         """The vertex s with the least <s, gradient>: its column and signed weight.
 
         Ties go to the lowest column, a zero gradient to −radius.
+
+        Parameters
+        ----------
+        gradient
+            One finite number a column.
         """
         column = int(np.argmax(np.abs(gradient)))
         return column, self.radius if _finite(gradient[column]) < 0.0 else -self.radius
@@ -95,12 +156,25 @@ class L1Ball:
         return project_l1(x, self.radius)
 
     def start(self, d: int) -> Floats:
+        """No coefficients: a solver starts there.
+
+        Parameters
+        ----------
+        d
+            The number of columns.
+        """
         return np.zeros(d)
 
 
 @dataclass(frozen=True)
 class L2Ball:
-    """‖x‖₂ ≤ radius."""
+    """‖x‖₂ ≤ radius.
+
+    Parameters
+    ----------
+    radius
+        The longest that the vector of coefficients may be, above 0.
+    """
 
     radius: float
     gap = gap_of
@@ -120,7 +194,15 @@ class L2Ball:
 
 @dataclass(frozen=True)
 class Box:
-    """low ≤ x_j ≤ high for every column."""
+    """The box low ≤ x_j ≤ high, for every column.
+
+    Parameters
+    ----------
+    low
+        The least value of a coefficient.
+    high
+        The largest, above `low`. For x ≥ 0 alone, use `co.NonNegative()`.
+    """
 
     low: float
     high: float
@@ -136,6 +218,7 @@ class Box:
 
     @property
     def radius(self) -> float:
+        """The larger of |low| and |high|."""
         return max(abs(self.low), abs(self.high))
 
     def contains(self, x: Floats, tolerance: float = 1e-9) -> bool:
@@ -151,7 +234,7 @@ class Box:
 
 @dataclass(frozen=True)
 class NonNegative:
-    """x ≥ 0: a cone."""
+    """The cone x ≥ 0."""
 
     radius: ClassVar[float] = math.inf
     gap = gap_of
@@ -168,7 +251,13 @@ class NonNegative:
 
 @dataclass(frozen=True)
 class Simplex:
-    """x ≥ 0 and Σ x = radius."""
+    """The simplex x ≥ 0, Σ x = radius.
+
+    Parameters
+    ----------
+    radius
+        What the coefficients add up to, above 0; 1: they are shares.
+    """
 
     radius: float = 1.0
     gap = gap_of
@@ -181,7 +270,13 @@ class Simplex:
         return bool(np.min(x) >= -room and abs(np.sum(x) - self.radius) <= room)
 
     def vertex(self, gradient: Floats) -> tuple[int, float]:
-        """As of an L1Ball."""
+        """The vertex s with the least <s, gradient>: its column and weight. Ties go to the lowest column.
+
+        Parameters
+        ----------
+        gradient
+            One finite number a column.
+        """
         column = int(np.argmin(gradient))
         _finite(gradient[column])
         return column, self.radius
@@ -193,6 +288,13 @@ class Simplex:
         return project_simplex(x, self.radius)
 
     def start(self, d: int) -> Floats:
+        """The first corner: a solver starts there.
+
+        Parameters
+        ----------
+        d
+            The number of columns.
+        """
         point = np.zeros(d)
         point[0] = self.radius
         return point
@@ -200,7 +302,16 @@ class Simplex:
 
 @dataclass(frozen=True)
 class GroupL1Ball:
-    """Σ_g ‖x_g‖₂ ≤ radius over disjoint groups that together name every column."""
+    """Σ_g ‖x_g‖₂ ≤ radius over disjoint groups that together name every column.
+
+    Parameters
+    ----------
+    radius
+        The most that the lengths of all groups may add up to, above 0.
+    groups
+        Columns by their place in the joint table, such as ((0, 1), (2,)): a group is in the model as a whole or not at
+        all.
+    """
 
     radius: float
     groups: Groups
@@ -227,6 +338,13 @@ class GroupL1Ball:
         return project_group_l1(x, covers(self._owner, x), len(self.groups), self.radius)
 
     def start(self, d: int) -> Floats:
+        """No coefficients: a solver starts there, once the groups name every column.
+
+        Parameters
+        ----------
+        d
+            The number of columns.
+        """
         point = np.zeros(d)
         covers(self._owner, point)
         return point
@@ -234,7 +352,16 @@ class GroupL1Ball:
 
 @dataclass(frozen=True)
 class Product:
-    """The same set for every block: "columns", "parties", or groups of columns that together name all of them."""
+    """The same set for every block: "columns", "parties", or groups of columns that together name all of them.
+
+    Parameters
+    ----------
+    each
+        The set that each block of coefficients lies in.
+    blocks
+        "columns": every column is a block; "parties": what a party holds is one; or groups of columns by their place in
+        the joint table, each at one party, such as ((0, 1), (2,)).
+    """
 
     each: L1Ball | L2Ball | Simplex
     blocks: str | Groups = COLUMNS
@@ -254,10 +381,17 @@ class Product:
 
     @property
     def radius(self) -> float:
+        """The radius of one block's set."""
         return self.each.radius
 
     def over(self, held: Sequence[Sequence[int]]) -> Product:
-        """The same product with its groups written out, for parties that hold these places of the joint table."""
+        """The same product with its groups written out, for parties that hold these places of the joint table.
+
+        Parameters
+        ----------
+        held
+            For each party, the places of its columns.
+        """
         if self.blocks == COLUMNS:
             places = sorted(place for own in held for place in own)
             return replace(self, blocks=tuple((place,) for place in places))

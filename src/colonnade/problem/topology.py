@@ -19,7 +19,27 @@ Edges = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Topology:
-    """A connected graph without loops."""
+    """A connected graph without loops: who may talk to whom.
+
+    Parameters
+    ----------
+    size
+        The number of nodes; they are numbered from 0, in the order of the parties.
+    edges
+        The links, each as (i, j) with i below j.
+
+    Raises
+    ------
+    InvalidInput
+        The graph falls into separate parts, which could never agree, or a link names an unknown node.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> ring = co.Topology.ring(4)
+    >>> ring.neighbours(0), ring.diameter
+    ((1, 3), 2)
+    """
 
     size: int
     edges: Edges
@@ -42,28 +62,58 @@ class Topology:
 
     @classmethod
     def star(cls, size: int) -> Topology:
-        """Node 0 in the centre, linked to every other node."""
+        """Node 0 in the centre, linked to every other node.
+
+        Parameters
+        ----------
+        size
+            The number of nodes.
+        """
         return cls(size, tuple((0, i) for i in range(1, _whole("size", size))))
 
     @classmethod
     def line(cls, size: int) -> Topology:
-        """0 — 1 — 2 — …"""
+        """The graph 0 — 1 — 2 — and so on.
+
+        Parameters
+        ----------
+        size
+            The number of nodes.
+        """
         return cls(size, tuple((i, i + 1) for i in range(_whole("size", size) - 1)))
 
     @classmethod
     def ring(cls, size: int) -> Topology:
-        """A line whose ends are linked; a line of one or two nodes is its own ring."""
+        """A line whose ends are linked; a line of one or two nodes is its own ring.
+
+        Parameters
+        ----------
+        size
+            The number of nodes.
+        """
         closing = ((0, size - 1),) if _whole("size", size) > 2 else ()
         return cls(size, cls.line(size).edges + closing)
 
     @classmethod
     def tree(cls, size: int) -> Topology:
-        """The binary tree with root 0 that fills its levels from the left."""
+        """The binary tree with root 0 that fills its levels from the left.
+
+        Parameters
+        ----------
+        size
+            The number of nodes.
+        """
         return cls(size, tuple(((i - 1) // 2, i) for i in range(1, _whole("size", size))))
 
     @classmethod
     def complete(cls, size: int) -> Topology:
-        """Every node linked to every other."""
+        """Every node linked to every other.
+
+        Parameters
+        ----------
+        size
+            The number of nodes.
+        """
         n = _whole("size", size)
         return cls(size, tuple((i, j) for i in range(n) for j in range(i + 1, n)))
 
@@ -72,6 +122,15 @@ class Topology:
         """A random connected graph with `degree` neighbours on average, as far as its size allows.
 
         A random tree, which makes it connected, then random links until the average is reached.
+
+        Parameters
+        ----------
+        size
+            The number of nodes.
+        degree
+            Neighbours of a node on average, at least 2. More cost more messages a round, and fewer rounds are needed.
+        seed
+            Public: nodes with the same seed draw the same graph, whatever their version of Python.
         """
         n = _whole("size", size)
         if _whole("degree", degree) < 2:
@@ -93,7 +152,15 @@ class Topology:
 
     @classmethod
     def from_edges(cls, edges: Iterable[tuple[int, int]], size: int | None = None) -> Topology:
-        """The graph with these links; without `size`, the nodes run up to the largest one named."""
+        """The graph with these links.
+
+        Parameters
+        ----------
+        edges
+            Pairs of node numbers, such as [(0, 1), (1, 2)], in any order.
+        size
+            The number of nodes; None: they run up to the largest one named.
+        """
         links = _sorted_edges(edges)
         if size is None:
             size = 1 + max((j for _, j in links), default=0)
@@ -122,13 +189,25 @@ class Topology:
         return list(self._flood(node).values())[-1][1]
 
     def neighbours(self, node: int) -> tuple[int, ...]:
-        """The nodes linked to this one, in rising order."""
+        """The nodes linked to this one, in rising order.
+
+        Parameters
+        ----------
+        node
+            Its number, from 0 on.
+        """
         if not 0 <= node < self.size:
             raise InvalidInput(f"node {node} is unknown: nodes are 0 to {self.size - 1}.")
         return self._adjacent[node]
 
     def degree(self, node: int) -> int:
-        """How many neighbours a node has."""
+        """How many neighbours a node has.
+
+        Parameters
+        ----------
+        node
+            Its number, from 0 on.
+        """
         return len(self.neighbours(node))
 
     @cached_property
@@ -142,13 +221,25 @@ class Topology:
         return min(range(self.size), key=self._farthest)
 
     def parents(self, root: int) -> tuple[int, ...]:
-        """The tree of fewest hops from `root`: each node's neighbour on the way there; the root is its own parent."""
+        """The tree of fewest hops from `root`: each node's neighbour on the way there; the root is its own parent.
+
+        Parameters
+        ----------
+        root
+            The number of the node that the tree leads to.
+        """
         self.neighbours(root)
         flood = self._flood(root)
         return tuple(flood[node][0] for node in range(self.size))
 
     def over(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """The neighbours of each name, when names[i] is node i."""
+        """The neighbours of each name, when names[i] is node i.
+
+        Parameters
+        ----------
+        names
+            One for each node, all different.
+        """
         if len(names) != self.size or len(set(names)) != len(names):
             raise InvalidInput(f"{len(names)} names for {self.size} nodes: give every node one name of its own.")
         return {name: tuple(names[j] for j in self.neighbours(i)) for i, name in enumerate(names)}
@@ -176,7 +267,12 @@ def _whole(name: str, value: int) -> int:
 class Changing:
     """A graph whose links come and go in a public pattern that repeats: in round t, those of rounds[t % len(rounds)].
 
-    Every link of the pattern belongs to `union`, which must be connected; a single round need not be.
+    Parameters
+    ----------
+    size
+        The number of nodes.
+    rounds
+        The links of each round of a period. All of them together must connect the nodes; a single round need not.
     """
 
     size: int
@@ -190,7 +286,17 @@ class Changing:
 
     @classmethod
     def silent(cls, topology: Topology, silences: Mapping[int, range], period: int) -> Changing:
-        """A graph in which some nodes neither speak nor hear for some rounds of each period."""
+        """A graph in which some nodes neither speak nor hear for some rounds of each period.
+
+        Parameters
+        ----------
+        topology
+            The links that there are while nobody is silent.
+        silences
+            By node, the rounds of a period in which it is silent, such as {2: range(3)}.
+        period
+            After how many rounds the pattern repeats.
+        """
         rounds = [
             tuple(edge for edge in topology.edges if not any(t in silences.get(node, ()) for node in edge))
             for t in range(_whole("period", period))
@@ -219,6 +325,14 @@ class Changing:
         return 1 + max(firsts, default=-1)
 
     def active(self, node: int, t: int) -> tuple[int, ...]:
-        """The neighbours with which a node exchanges in round t."""
+        """The neighbours with which a node exchanges in round t.
+
+        Parameters
+        ----------
+        node
+            Its number, from 0 on.
+        t
+            The round, from 0 on.
+        """
         edges = self.rounds[t % len(self.rounds)]
         return tuple(sorted(j if i == node else i for i, j in edges if node in (i, j)))

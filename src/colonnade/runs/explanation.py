@@ -35,15 +35,33 @@ class Contribution(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
-    """Scores taken apart: intercept + the sum of all contributions of a row = its score."""
+    """Scores taken apart: intercept + the sum of all contributions of a row = its score.
+
+    Parameters
+    ----------
+    intercept
+        What every score begins with.
+    parts
+        By party and declared column, one number a row.
+    label
+        The party that may learn sums.
+    rows
+        How many there are.
+    elsewhere
+        Parties whose parts are with them.
+    left_out
+        Parties without which the scores are made.
+    known
+        Scores, where the parts do not say them.
+    """
 
     intercept: float
-    parts: Mapping[str, Mapping[str, Floats]]  # by party and declared column, one number a row
-    label: str  # the party that may learn sums
+    parts: Mapping[str, Mapping[str, Floats]]
+    label: str
     rows: int
-    elsewhere: tuple[str, ...] = ()  # parties whose parts are with them
-    left_out: tuple[str, ...] = ()  # parties without which the scores are made
-    known: Floats | None = field(default=None, repr=False)  # scores where the parts do not say them
+    elsewhere: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    known: Floats | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         columns = sum(map(len, self.parts.values()))
@@ -51,7 +69,18 @@ class Explanation:
         return f"Explanation({self.rows:,} rows, {columns:,} columns of {', '.join(self.parts)}{away})"
 
     def of(self, party: str) -> Mapping[str, Floats]:
-        """A party's contributions by column; HeldByParty where they are not here."""
+        """A party's contributions by column.
+
+        Parameters
+        ----------
+        party
+            Its name.
+
+        Raises
+        ------
+        HeldByParty
+            They are with the party.
+        """
         if party in self.elsewhere:
             raise HeldByParty(f"the contributions of {party!r} are made of its rows, there; ask its operator.")
         if party not in self.parts:
@@ -59,7 +88,13 @@ class Explanation:
         return self.parts[party]
 
     def total(self, party: str) -> Floats:
-        """A party's part of every score."""
+        """A party's part of every score.
+
+        Parameters
+        ----------
+        party
+            Its name.
+        """
         return np.asarray(sum(self.of(party).values(), np.zeros(self.rows)))
 
     @property
@@ -82,7 +117,13 @@ class Explanation:
         return pl.DataFrame(columns)
 
     def row(self, place: int) -> list[Contribution]:
-        """The contributions to one score that are known here, the largest first."""
+        """The contributions to one score that are known here, the largest first.
+
+        Parameters
+        ----------
+        place
+            Of the row, from 0 on.
+        """
         every = [
             Contribution(party, name, float(part[place]))
             for party, own in self.parts.items()
@@ -91,7 +132,13 @@ class Explanation:
         return sorted(every, key=lambda one: -abs(one.value))
 
     def seen_by(self, party: str) -> Explanation:
-        """What may be handed to a party: its own columns; to the label holder the scores as well."""
+        """What may be handed to a party: its own columns; to the label holder the scores as well.
+
+        Parameters
+        ----------
+        party
+            Its name.
+        """
         if party not in (*self.parts, *self.elsewhere, self.label):
             raise InvalidInput(f"{party!r} has no part in these scores; parties: {', '.join(self.parts)}.")
         if party in self.elsewhere:

@@ -74,16 +74,53 @@ def fit(
 ) -> Fit:
     """Fit one linear model to the columns of all parties.
 
-    federation  who holds what: Federation.split or Federation.from_frames.
-    problem     loss, with a constraint set or a penalty; a kernel machine or boosting.
-    method      how to solve it; by default private Gram where privacy is asked for, else sharing ADMM for a penalty and
-                distributed Frank-Wolfe for a constraint set, which release exact values.
-    privacy     the budget, the trust model and the public bounds; a method that releases exact values refuses it.
-    engine      where the programs run; by default in this process.
-    store       a folder for ledgers and transcripts: with it, the same call resumes a run that was interrupted. A
-                private run takes rows that have keys in an order that follows from a secret of the store.
-    progress    show a progress bar.
-    noise       for tests and published figures only: repeatable noise, which protects nobody, and the Fit says so.
+    The run is priced first, every party's ledger reserves its whole plan or refuses, and only then is anything sent.
+
+    Parameters
+    ----------
+    federation
+        Who holds what: `Federation.split`, `Federation.from_frames` or `Federation.open`.
+    problem
+        Loss, with a constraint set or a penalty; a kernel machine or boosting.
+    method
+        How to solve it. None: private Gram where privacy is asked for, else sharing ADMM for a penalty and distributed
+        Frank-Wolfe for a constraint set, which release exact values.
+    privacy
+        The budget, the trust model and the public bounds; a method that releases exact values refuses it. None: exact
+        values leave, and no bound on epsilon holds.
+    engine
+        Where the programs run: `co.InProcess()`, `co.Ray()`, `co.Grpc(...)`; None: in this process.
+    store
+        A folder for ledgers and transcripts: with it, budgets add up over runs, and the same call resumes a run that
+        was interrupted. A private run takes rows that have keys in an order that follows from a secret of the store.
+    progress
+        Whether to show a progress bar.
+    noise
+        For tests and published figures only: repeatable noise, which protects nobody, and the Fit says so.
+
+    Returns
+    -------
+    Fit
+        The model by party, its certificate, what it cost to send, and what it says about privacy.
+
+    Raises
+    ------
+    InvalidInput
+        The method does not solve this problem, or a bound or setting is missing; nothing was sent.
+    PolicyRefused
+        A party's policy forbids what the run would release; nothing was sent.
+    BudgetExhausted
+        A party's ledger has less left than the run would cost; nothing was sent.
+    PartyLost
+        A party was silent past its deadline, and the run cannot go on without it.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> fed = co.Federation.split([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [2.0, 1.0, 3.0], parties=2)
+    >>> fit = co.fit(fed, co.Problem(co.LeastSquares(), co.L1Ball(3.0)), co.DistributedFrankWolfe())
+    >>> [round(float(fit.coefficients[party][0]), 3) for party in ("party0", "party1")]
+    [2.0, 1.0]
     """
     return fit_as(None, federation, problem, method, privacy, engine, store, progress, noise)
 

@@ -43,13 +43,39 @@ def check_choices(drop: object, adjust: object, units: object) -> None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Inference:
-    """Coefficients with intervals and tests that cover: `print(it.summary())`, `it.table`, `it.test([...])`."""
+    """Coefficients with intervals and tests that cover: `print(it.summary())`, `it.table`, `it.test([...])`.
+
+    `Release.regress` and `Fit.inference` make it; they say what the settings mean.
+
+    Parameters
+    ----------
+    release
+        What it is computed from.
+    target
+        The place of the column that is explained, among `release.names`.
+    kept
+        The places of those that explain it.
+    left_out
+        The places of those that the budget does not determine.
+    references
+        By declared column, the level that others are compared with.
+    level
+        Of the intervals.
+    robust
+        What the sampling variance is multiplied by.
+    adjust
+        "holm", or None: each p-value for itself.
+    simultaneous
+        Whether intervals hold for all slopes at once.
+    units
+        "data" or "encoded".
+    """
 
     release: Release
     target: int
     kept: tuple[int, ...]
     left_out: tuple[int, ...]
-    references: Mapping[str, str]  # by declared column, the level that others are compared with
+    references: Mapping[str, str]
     level: float
     robust: float
     adjust: str | None
@@ -108,6 +134,7 @@ class Inference:
 
     @property
     def state(self) -> str:
+        """In a word, from the index of weakness: "determined", "weak" or "not determined"."""
         return "determined" if self.xi <= DETERMINED else "weak" if self.xi <= WEAK else "not determined"
 
     @cached_property
@@ -187,6 +214,13 @@ class Inference:
         return np.array(rows)
 
     def places(self, name: str) -> list[int]:
+        """Where a name's coefficients stand, the constant last.
+
+        Parameters
+        ----------
+        name
+            Of a column, of a declared column, or "(constant)".
+        """
         if name == CONSTANT:
             return [len(self.kept)]
         found = [self.kept.index(k) for k in self.release.find(name) if k in self.kept]
@@ -200,15 +234,30 @@ class Inference:
         return {one for k in self.left_out for one in (self.release.names[k], every[k].name, every[k].source)}
 
     def test(self, names: Iterable[str], value: float = 0.0) -> Test:
-        """Test that the coefficients of all these columns have this value; a declared column stands for its levels, and
-        a number that is a curve for its hats too."""
+        """Test that the coefficients of all these columns have this value.
+
+        Parameters
+        ----------
+        names
+            One or several; a declared column stands for its levels, and a number that is a curve for its hats too.
+        value
+            In the units of the coefficients.
+        """
         own = {place for name in ([names] if isinstance(names, str) else names) for place in self.places(name)}
         hats = self.release.with_hats(self.kept[place] for place in own if place < len(self.kept))
         places = sorted(own | {self.kept.index(k) for k in hats if k in self.kept})
         return self._joint(np.eye(len(self.kept) + 1)[places], np.full(len(places), value))
 
     def contrast(self, equations: Mapping[str, float] | Iterable[Mapping[str, float]], value: Any = 0.0) -> Test:
-        """Test linear equations: {"a:age": 1, "b:age": -1} asks whether both are the same; `value` one for each."""
+        """Test linear equations: {"a:age": 1, "b:age": -1} asks whether both are the same.
+
+        Parameters
+        ----------
+        equations
+            One or several, each by name the weight of a coefficient.
+        value
+            What they should come to, one for all or one for each.
+        """
         rows = self._rows([equations] if isinstance(equations, Mapping) else equations)
         return self._joint(rows, np.broadcast_to(np.asarray(value, np.float64), (len(rows),)))
 
@@ -217,7 +266,13 @@ class Inference:
         return self.model.joint(L @ H, r - L @ h)
 
     def combination(self, weights: Mapping[str, float]) -> tuple[float, float, float]:
-        """Estimate and interval of a sum of coefficients; (nan, −inf, inf) where it is not determined."""
+        """Estimate and interval of a sum of coefficients; (nan, −inf, inf) where it is not determined.
+
+        Parameters
+        ----------
+        weights
+            By name, how often a coefficient is counted.
+        """
         (row,), (H, h) = self._rows([weights]), self._to_data
         found = self.model.intervals(row @ H, self.level)
         moved = float(row @ h)
@@ -225,9 +280,16 @@ class Inference:
         return estimate, float(found.low[0]) + moved, float(found.high[0]) + moved
 
     def curve(self, column: str, at: Iterable[float] | None = None) -> pl.DataFrame:
-        """What a number adds, at values of it, with a band: 0 at the middle of its range; at its knots by default.
+        """What a number adds, with a band: 0 at the middle of its range.
 
         A line is a curve without hats. With simultaneous=True the band holds at all these values at once.
+
+        Parameters
+        ----------
+        column
+            The number's name.
+        at
+            Values of it, in its own unit; None: its knots.
         """
         import polars as pl
 
@@ -255,7 +317,15 @@ class Inference:
         return pl.DataFrame({"value": values, **{name: scale * part for name, part in parts.items()}})
 
     def anderson_rubin(self, slopes: Mapping[str, float], constant: float | None = None) -> Test:
-        """Test a value for every slope at once (0 for those not named): valid also where nothing is determined."""
+        """Test a value for every slope at once: valid also where nothing is determined.
+
+        Parameters
+        ----------
+        slopes
+            By name; 0 for those not named.
+        constant
+            The constant's value; None: whatever fits.
+        """
         row = self._rows([slopes])[0][:-1]
         columns = self._columns
         aim = self._aim

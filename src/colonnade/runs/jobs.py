@@ -47,7 +47,13 @@ log = logging.getLogger("colonnade.runs.jobs")
 
 
 class Jobs:
-    """The queue of a coordinator's store: submit, list, cancel, watch."""
+    """The queue of a coordinator's store: submit, list, cancel, watch.
+
+    Parameters
+    ----------
+    store
+        The store of `colonnade coordinator serve`, which must have been started once.
+    """
 
     def __init__(self, store: str | Path) -> None:
         self.store = Path(store).expanduser()
@@ -65,10 +71,21 @@ class Jobs:
         self.close()
 
     def close(self) -> None:
+        """Let the queue's file go."""
         self._queue.close()
 
     def submit(self, name: str, job: str | Path, *, owner: str | None = None) -> QueuedJob:
-        """Add the job file at a path; the same name and file again give the job that is there."""
+        """Add the job file at a path; the same name and file again give the job that is there.
+
+        Parameters
+        ----------
+        name
+            What to call the job.
+        job
+            The path of a job file (docs/use/config.md); a mistake in it is told now.
+        owner
+            Who submits it; None: the user of this process.
+        """
         text = read_text(job)
         read_job(text, job)  # a mistake is told now, and not when its turn comes
         return self._queue.submit(name, text, owner or getpass.getuser())
@@ -78,14 +95,40 @@ class Jobs:
         return self._queue.jobs()
 
     def job(self, name: str) -> QueuedJob:
+        """The job of this name, as it stands.
+
+        Parameters
+        ----------
+        name
+            As it was submitted.
+        """
         return self._queue.job(name)
 
     def cancel(self, name: str) -> QueuedJob:
-        """End a job; what its run reserved and did not release returns to the budgets."""
+        """End a job; what its run reserved and did not release returns to the budgets.
+
+        Parameters
+        ----------
+        name
+            As it was submitted.
+        """
         return self._queue.cancel(name)
 
     def watch(self, name: str, timeout: float | None = None) -> Iterator[QueuedJob]:
-        """The job now and whenever something changed, until it is over, or for so many seconds."""
+        """The job now and whenever something changed, until it is over, or for so many seconds.
+
+        Parameters
+        ----------
+        name
+            As it was submitted.
+        timeout
+            Seconds; None: until the job is over.
+
+        Yields
+        ------
+        QueuedJob
+            The job as it stands.
+        """
         until = None if timeout is None else time.monotonic() + timeout
         seen: QueuedJob | None = None
         while seen is None or not seen.over:
@@ -97,7 +140,13 @@ class Jobs:
             time.sleep(GLANCE)
 
     def fit(self, name: str) -> Fit:
-        """The fit of a finished job."""
+        """The fit of a finished job.
+
+        Parameters
+        ----------
+        name
+            As it was submitted.
+        """
         found = self.job(name)
         if found.state != "finished":
             why = f" ({found.why})" if found.why else ""

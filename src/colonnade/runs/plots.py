@@ -26,12 +26,24 @@ GUIDE = {"dash": "dot", "color": "#888"}
 
 @dataclass(frozen=True)
 class Plots:
-    """The pictures of one fit."""
+    """The pictures of one fit, by plotly.
+
+    Parameters
+    ----------
+    fit
+        The model.
+    """
 
     fit: Fit
 
     def coefficients(self, most: int = SHOWN) -> Any:
-        """The largest coefficients by name, in the colours of their parties; with standard errors where they cover."""
+        """The largest coefficients by name, in the colours of their parties; with standard errors where they cover.
+
+        Parameters
+        ----------
+        most
+            How many are shown.
+        """
         go = plotly_objects()
         fit = self.fit
         lines = list(fit.coefficients.table().iter_rows())
@@ -51,7 +63,13 @@ class Plots:
         return drawn.update_layout(barmode="overlay", title=title, xaxis_title="per unit of the encoded column")
 
     def path(self, most: int = SHOWN) -> Any:
-        """The largest coefficients of the same release at other weights of the penalty, or radii."""
+        """The largest coefficients of the same release at other weights of the penalty, or radii.
+
+        Parameters
+        ----------
+        most
+            How many lines are shown.
+        """
         go = plotly_objects()
         fit = self.fit
         if fit.path is None:
@@ -86,7 +104,17 @@ class Plots:
         )
 
     def calibration(self, rows: Any, labels: Any, *, evaluation_is: str | None = None) -> Any:
-        """Predicted beside found in ten groups of rows. Rows as in `fit.scores`; `evaluation_is` as in `fit.report`."""
+        """Predicted beside found in ten groups of rows.
+
+        Parameters
+        ----------
+        rows
+            As in `Fit.scores`.
+        labels
+            One a row.
+        evaluation_is
+            "public", or "paid for", as in `Fit.report`.
+        """
         go = plotly_objects()
         found = self._found(rows, labels, evaluation_is)
         if not found.groups:
@@ -100,7 +128,17 @@ class Plots:
         return drawn.update_layout(title=title, xaxis_title="predicted", yaxis_title="found")
 
     def roc(self, rows: Any, labels: Any, *, evaluation_is: str | None = None) -> Any:
-        """The ROC. Rows as in `fit.scores`; `evaluation_is` as in `fit.report`."""
+        """The ROC: how many of a class are found, against how many of the other are taken for it.
+
+        Parameters
+        ----------
+        rows
+            As in `Fit.scores`.
+        labels
+            One a row.
+        evaluation_is
+            "public", or "paid for", as in `Fit.report`.
+        """
         go = plotly_objects()
         found = self._found(rows, labels, evaluation_is)
         if not found.roc:

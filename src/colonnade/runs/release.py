@@ -90,29 +90,75 @@ def _scale(column: object) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """The noisy Gram matrix of a run, with all that is needed to read it. Every call below costs nothing."""
+    """The noisy Gram matrix of a run, with all that is needed to read it. Every call below costs nothing.
 
-    matrix: Floats = field(repr=False)  # (s + 2, s + 2) of [columns, 1, label] as they are encoded
-    noise: Floats = field(repr=False)  # sd of every entry; 0 where it is public
+    Parameters
+    ----------
+    matrix
+        (s + 2, s + 2) of [columns, 1, label] as they are encoded.
+    noise
+        The sd of every entry's noise; 0 where it is public.
+    rows
+        How many rows it was summed over.
+    columns
+        What is public about each column.
+    label
+        What is public about the label.
+    reach
+        Labels lie within so much of their middle, in their own units; classes are −1 and 1.
+    rule
+        How rows were made: "raw" as they are.
+    cross
+        How products between columns of different parties came about, as `co.PrivateGram` names it.
+    centre
+        What was taken off each column; 0 if raw.
+    scale
+        What each column was multiplied by; 1 if raw.
+    norms
+        By party, the length beyond which its part of a row was shortened.
+    proven
+        Whether the schemas prove that no row is longer.
+    step
+        Entries were rounded to it.
+    buckets
+        How many buckets rows were added into; 0: products ran over the rows themselves.
+    cut
+        Whether entries of curves were cut toward zero instead of rounded to the nearest step.
+    unit_rows
+        Rows that one protected unit may have.
+    penalised
+        Whether the fit's own problem has a penalty or a set.
+    statement
+        What the run that made it may claim about privacy.
+    run
+        Its id.
+    sums
+        By class, where they were released before the matrix.
+    solving
+        What the fit was solved with beside it.
+    """
+
+    matrix: Floats = field(repr=False)
+    noise: Floats = field(repr=False)
     rows: int
     columns: tuple[ReleasedColumn, ...] = field(repr=False)
     label: ReleasedColumn
-    reach: float  # labels lie within so much of their middle, in their own units; classes are −1 and 1
-    rule: str  # how rows were made: "raw" as they are
+    reach: float
+    rule: str
     cross: str
-    centre: Floats = field(repr=False)  # what was taken off each column, and what it was multiplied by: 0 and 1 if raw
+    centre: Floats = field(repr=False)
     scale: Floats = field(repr=False)
-    norms: Mapping[str, float]  # by party: the length beyond which its part of a row was shortened
-    proven: bool  # whether the schemas prove that no row is longer
-    step: float  # entries were rounded to it
-    buckets: int  # 0: products ran over the rows themselves
-    cut: bool  # whether entries of curves were cut toward zero instead of rounded to the nearest step
-    unit_rows: int  # rows that one protected unit may have
-    penalised: bool  # whether the fit's own problem has a penalty or a set
+    norms: Mapping[str, float]
+    proven: bool
+    step: float
+    buckets: int
+    cut: bool
+    unit_rows: int
+    penalised: bool
     statement: PrivacyStatement
     run: str
-    sums: Sums | None = field(default=None, repr=False)  # by class, where they were released before the matrix
-    solving: Solving | None = field(default=None, repr=False)  # what the fit was solved with beside it
+    sums: Sums | None = field(default=None, repr=False)
+    solving: Solving | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         spent = (
@@ -149,7 +195,13 @@ class Release:
         return k if k < len(self.columns) else len(self.columns) + 1
 
     def find(self, names: str | Iterable[str]) -> list[int]:
-        """Places among `names`. A name may leave out its party where that is clear, or name a declared column."""
+        """Places among `names`.
+
+        Parameters
+        ----------
+        names
+            One name or several. A name may leave out its party where that is clear, or name a declared column.
+        """
         found: list[int] = []
         for name in [names] if isinstance(names, str) else list(names):
             exact = [k for k, full in enumerate(self.names) if full == name]
@@ -164,7 +216,13 @@ class Release:
         return found
 
     def with_hats(self, places: Iterable[int]) -> list[int]:
-        """Each number that is a curve followed by its hats."""
+        """Each number that is a curve followed by its hats.
+
+        Parameters
+        ----------
+        places
+            Among `names`.
+        """
         found: list[int] = []
         for k in places:
             own = self._all[k]
@@ -182,6 +240,7 @@ class Release:
 
     @property
     def noisy(self) -> bool:
+        """Whether any entry has noise."""
         return bool(self.noise.any())
 
     @property
@@ -229,7 +288,13 @@ class Release:
         return min(1.0, max(shares))
 
     def part(self, places: Sequence[int]) -> tuple[Floats, Floats]:
-        """Matrix and noise of some of `names`, the constant last but one."""
+        """Matrix and noise of some of `names`, the constant last but one.
+
+        Parameters
+        ----------
+        places
+            Among `names`, the column to explain last.
+        """
         inner = [self._place(k) for k in places]
         at = np.ix_(*[[*inner[:-1], len(self.columns), inner[-1]]] * 2)
         return self.matrix[at], self.noise[at]
@@ -269,19 +334,41 @@ class Release:
     ) -> Inference:
         """A linear model of any column by any others, with intervals and tests; it costs nothing.
 
-        target        the column to explain; None: the label.
-        on            the columns that explain it, declared columns by their name; None: all others. The name of a
-                      curve stands for its number and its hats; an indicator of gaps is named for itself, "age=missing".
-        level         of the intervals.
-        drop          "auto": leave out columns that the budget does not determine, by the columns alone, never by the
-                      target; None: keep all.
-        protect       columns that stay whatever the budget says.
-        robust        what the sampling variance is multiplied by; over 1 where residuals may spread unevenly.
-        adjust        "holm": p-values that hold for all slopes at once; None: each for itself.
-        simultaneous  intervals that hold for all slopes at once (Bonferroni).
-        units         "data": per unit of the declared columns; "encoded": as coefficients of a fit are.
-        references    by declared column, the level that others are compared with; by default the one that the released
-                      counts show most often.
+        Parameters
+        ----------
+        target
+            The column to explain; None: the label.
+        on
+            The columns that explain it, declared columns by their name; None: all others. The name of a curve stands
+            for its number and its hats; an indicator of gaps is named for itself, "age=missing".
+        level
+            Of the intervals: the share of such intervals that cover.
+        drop
+            "auto": leave out columns that the budget does not determine, by the columns alone, never by the target;
+            None: keep all.
+        protect
+            Columns that stay whatever the budget says.
+        robust
+            What the sampling variance is multiplied by; over 1 where residuals may spread unevenly.
+        adjust
+            "holm": p-values that hold for all slopes at once; None: each for itself.
+        simultaneous
+            Whether intervals hold for all slopes at once (Bonferroni).
+        units
+            "data": per unit of the declared columns; "encoded": as coefficients of a fit are.
+        references
+            By declared column, the level that others are compared with; None: the one that the released counts show
+            most often.
+
+        Returns
+        -------
+        Inference
+            Coefficients, intervals and tests; `print(it.summary())` shows all.
+
+        Raises
+        ------
+        InvalidInput
+            No interval would hold; the message says why, and how to fit so that it does.
         """
         from colonnade.runs.inference import Inference, check_choices  # it needs this file
 
@@ -353,25 +440,57 @@ class Release:
     # ------------------------------------------------------------------------ other tables, for nothing too
 
     def correlation(self, columns: Iterable[str] | None = None, *, level: float = 0.95) -> pl.DataFrame:
-        """Correlations of all pairs with their intervals; null where the noise hides how much a column varies."""
+        """Correlations of all pairs with their intervals; null where the noise hides how much a column varies.
+
+        Parameters
+        ----------
+        columns
+            Which ones; None: all.
+        level
+            Of the intervals.
+        """
         from colonnade.runs import release_tables
 
         return release_tables.correlation(self, columns, level)
 
     def vif(self, on: Iterable[str] | None = None, *, level: float = 0.95) -> pl.DataFrame:
-        """By column, how much longer others make its interval: 1/(1 − R²) of the column by all others."""
+        """By column, how much longer others make its interval: 1/(1 − R²) of the column by all others.
+
+        Parameters
+        ----------
+        on
+            The columns; None: all.
+        level
+            Of the intervals.
+        """
         from colonnade.runs import release_tables
 
         return release_tables.vif(self, on, level)
 
     def pca(self, columns: Iterable[str] | None = None, *, level: float = 0.95) -> pl.DataFrame:
-        """Principal components of columns as they are encoded: those whose direction the noise does not turn."""
+        """Principal components of columns as they are encoded: those whose direction the noise does not turn.
+
+        Parameters
+        ----------
+        columns
+            Which ones; None: all.
+        level
+            Of the intervals.
+        """
         from colonnade.runs import release_tables
 
         return release_tables.pca(self, columns, level)
 
     def crude_odds(self, columns: Iterable[str] | None = None, *, level: float = 0.95) -> pl.DataFrame:
-        """Odds ratios of the positive class by yes-or-no columns, each for itself; null where the noise hides it."""
+        """Odds ratios of the positive class by yes-or-no columns, each for itself; null where the noise hides it.
+
+        Parameters
+        ----------
+        columns
+            Which ones; None: all of that kind.
+        level
+            Of the intervals.
+        """
         from colonnade.runs import release_tables
 
         return release_tables.crude_odds(self, columns, level)
@@ -386,9 +505,17 @@ class Release:
     ) -> Selection:
         """Which penalty, or which set of columns, predicts other rows best, the noise counted in.
 
-        candidates  penalties (co.Ridge, co.Lasso, co.ElasticNet; weights as in a problem) or lists of columns; None: a
-                    path of lasso weights.
-        criterion   "cp": the expected squared error; "bic": fewer coefficients, log n for each instead of 2.
+        Parameters
+        ----------
+        target
+            The column to explain; None: the label.
+        on
+            The columns that explain it; None: all others.
+        candidates
+            Penalties (co.Ridge, co.Lasso, co.ElasticNet; weights as in a problem) or lists of columns; None: a path of
+            lasso weights.
+        criterion
+            "cp": the expected squared error; "bic": fewer coefficients, log n for each instead of 2.
         """
         from colonnade.runs import release_tables
 
@@ -397,14 +524,26 @@ class Release:
     # ------------------------------------------------------------------------ keeping it
 
     def save(self, path: str | Path) -> None:
-        """Write the release to one file; `co.Release.load` reads it back, equal to the bit."""
+        """Write the release to one file; `co.Release.load` reads it back, equal to the bit.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
         from colonnade.runs.release_file import write_release
 
         write_release(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Release:
-        """Read a release that `save` wrote, or that of a saved fit."""
+        """Read a release that `save` wrote, or that of a saved fit.
+
+        Parameters
+        ----------
+        path
+            The file.
+        """
         from colonnade.runs.release_file import read_release
 
         return read_release(Path(path))

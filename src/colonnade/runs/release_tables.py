@@ -116,11 +116,21 @@ def crude_odds(release: Release, columns: Iterable[str] | None, level: float) ->
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Candidates by how well they would predict other rows, and the best of them."""
+    """Candidates by how well they would predict other rows, and the best of them.
 
-    table: pl.DataFrame  # one row a candidate: what it is, its criterion (of the target as it is encoded), and so on
+    Parameters
+    ----------
+    table
+        One row a candidate: what it is, its criterion (of the target as it is encoded), and so on.
+    best
+        The best candidate: a penalty or a list of columns.
+    coefficients
+        Of the best, as columns are encoded; the constant last.
+    """
+
+    table: pl.DataFrame
     best: Any
-    coefficients: dict[str, float]  # of the best, as columns are encoded; the constant last
+    coefficients: dict[str, float]
 
     def __repr__(self) -> str:
         return f"Selection(best: {self.best!r} of {self.table.height})"

@@ -39,7 +39,17 @@ MOST_REPORTED = 200  # columns of a table of intervals
 
 @dataclass(frozen=True)
 class KeptScores:
-    """Scores that parties elsewhere computed: the label holder has them, in its store, and nobody else."""
+    """Scores that parties elsewhere computed: the label holder has them, in its store, and nobody else.
+
+    Parameters
+    ----------
+    run
+        The id of the run that computed them.
+    holder
+        The label holder.
+    rows
+        How many there are.
+    """
 
     run: str
     holder: str
@@ -52,7 +62,63 @@ class KeptScores:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit(FitFacts):
-    """A fitted model and everything a reader may ask about how it came about."""
+    """A fitted model and everything a reader may ask about how it came about.
+
+    `co.fit` makes it, and `co.load` reads it back.
+
+    Parameters
+    ----------
+    coefficients
+        By party; those of a party that runs elsewhere raise HeldByParty.
+    intercept
+        What is added to every score; 0 unless the problem has one.
+    objective
+        Loss and penalty at the end; None: the run released nothing that tells.
+    gap
+        A bound on how far the objective is from the least there is; None where none was released.
+    status
+        Why the run stopped.
+    privacy
+        What the result may claim, in figures and in a sentence.
+    communication
+        What went over the wires.
+    problem
+        What was solved.
+    method
+        How, as reports name it.
+    run
+        The run's id.
+    seconds
+        How long it took; None under privacy: that would tell about the data.
+    label
+        The party that holds the labels.
+    notes
+        The run's history: one mapping a round.
+    features
+        By party, the names of its encoded columns.
+    schemas
+        By party, how its columns become numbers; None: a plain matrix.
+    on
+        The key that rows are matched by.
+    spread
+        By party, standard errors of coefficients, where they cover.
+    path
+        The model along its penalty, where the method releases it.
+    link
+        From scores to probabilities, where they need one.
+    remarks
+        What a reader must know about how the model was found.
+    facts
+        Public ones about the run, for its report.
+    by_rows
+        Whether the parties held different rows: then each has the same coefficients.
+    model
+        What predicts, where coefficients alone do not: the examples of a kernel machine, or stumps by party.
+    beside
+        The label holder's columns of "offset" and "weight".
+    released
+        The noisy Gram matrix that the model was made of, where the method releases one.
+    """
 
     schemas: Mapping[str, Schema | None] = field(repr=False)
     released: Release | None = field(default=None, repr=False)
@@ -70,7 +136,15 @@ class Fit(FitFacts):
         return self.released
 
     def inference(self, columns: Iterable[str] | None = None, **options: Any) -> Inference:
-        """Intervals and tests of the model without penalty, on all columns or some; options as in `Release.regress`."""
+        """Intervals and tests of the model without penalty, on all columns or some.
+
+        Parameters
+        ----------
+        columns
+            The columns of the model; None: all.
+        **options
+            As in `Release.regress`.
+        """
         return self.release.regress(None, columns, **options)
 
     def without(self, *parties: str) -> Fit:
@@ -78,6 +152,11 @@ class Fit(FitFacts):
 
         For rows of which these parties know nothing. `scores(rows, without=[...])` leaves out their part of each score
         instead, which is all that can be done where a fit has no release.
+
+        Parameters
+        ----------
+        *parties
+            Whose columns to leave out.
         """
         from colonnade.runs.refit import refit
 
@@ -86,9 +165,14 @@ class Fit(FitFacts):
     def curves(self, level: float = 0.95) -> EffectCurves:
         """What each number does to the score over its declared range, in its own unit: a grid and effects.
 
-        A fit with `co.PrivateGram(purpose="inference")` has bands of this level around them, at each value for itself,
-        of the model without penalty. Else `low` and `high` are None. Bands of classes are those of the linear
-        probability model on the score's scale, by the released share of the class, whose own doubt is left out.
+        A fit with `co.PrivateGram(purpose="inference")` has bands around them, at each value for itself, of the model
+        without penalty. Else `low` and `high` are None. Bands of classes are those of the linear probability model on
+        the score's scale, by the released share of the class, whose own doubt is left out.
+
+        Parameters
+        ----------
+        level
+            Of the bands: the share of such bands that cover.
         """
         found = curves_of(self)
         if self.released is None or self.released.refusal is not None:
@@ -112,13 +196,20 @@ class Fit(FitFacts):
     def scores(self, data: Any, without: Sequence[str] = ()) -> Floats:
         """The linear scores of rows, new ones or not, in the order in which they were given.
 
-        data     a Federation: in the order of its rows (`federation.keys`);
-                 {party: frame}: matched on the fit's key, in the order of the first frame, all of whose rows must be
-                 matched;
-                 one frame: all parties' columns side by side, in the order of its rows.
-                 The path of a CSV, Parquet or Arrow file may stand for a frame.
-        without  parties that cannot take part: their part of every score is left out. A party that is missing and is
-                 not named here is an error.
+        Parameters
+        ----------
+        data
+            A Federation: in the order of its rows (`federation.keys`); {party: frame}: matched on the fit's key, in the
+            order of the first frame, all of whose rows must be matched; one frame: all parties' columns side by side,
+            in the order of its rows. The path of a CSV, Parquet or Arrow file may stand for a frame.
+        without
+            Parties that cannot take part: their part of every score is left out. A party that is missing and is not
+            named here is an error.
+
+        Raises
+        ------
+        HeldByParty
+            The rows are held by parties elsewhere; `co.score` lets the label holder learn their scores.
         """
         data = read_rows(self, data)
         if self.by_rows and not (isinstance(data, Federation) and data.away is not None):
@@ -144,10 +235,17 @@ class Fit(FitFacts):
         return self._side_by_side(data, without), slice(None)
 
     def explain(self, data: Any, without: Sequence[str] = ()) -> Explanation:
-        """What each column adds to the score of every row, by party; rows and `without` as in `scores`.
+        """What each column adds to the score of every row, by party.
 
         Only parts whose coefficients are here: those of a party that runs elsewhere raise HeldByParty when they are
         asked for, and its rows need not be given.
+
+        Parameters
+        ----------
+        data
+            Rows, as in `scores`.
+        without
+            Parties that cannot take part, as in `scores`.
         """
         from colonnade.runs.explanation import explain
 
@@ -173,11 +271,21 @@ class Fit(FitFacts):
     ) -> Scorecard:
         """The model as a scorecard: whole points for each bin of a number and for each level.
 
-        points, odds, double   so many points mean good : bad = odds : 1, and `double` more points twice the odds.
-        bins      how many bins a number has at most, or by column their number or their inner edges; None: as few as
-                  keep every row within double/8 points of the model's effect, at most 20.
-        monotone  by column: 1, points never fall as it rises; -1, they never rise.
-        good      the label that counts as good: -1 (or 0 in the data), unless the label +1 is the good one.
+        Parameters
+        ----------
+        points
+            So many points mean good : bad = `odds` : 1.
+        odds
+            Those of good against bad at `points`.
+        double
+            So many more points mean twice the odds.
+        bins
+            How many bins a number has at most, or by column their number or their inner edges; None: as few as keep
+            every row within double/8 points of the model's effect, at most 20.
+        monotone
+            By column: 1, points never fall as it rises; -1, they never rise.
+        good
+            The label that counts as good: -1 (or 0 in the data), unless the label +1 is the good one.
         """
         from colonnade.runs.scorecard import make_scorecard
 
@@ -194,13 +302,27 @@ class Fit(FitFacts):
         return pipeline_of(self)
 
     def to_onnx(self, path: str | Path) -> Path:
-        """The pipeline as an ONNX file; needs the extra `onnx`. A gap among texts is written ""."""
+        """The pipeline as an ONNX file; needs the extra `onnx`. A gap among texts is written "".
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
         from colonnade.runs.pipeline import write_onnx
 
         return write_onnx(self, path)
 
     def predict_proba(self, data: Any, without: Sequence[str] = ()) -> Floats:
-        """The probability of the class that was learnt, for a fit that knows one; rows and `without` as in `scores`."""
+        """The probability of the class that was learnt, for a fit that knows one.
+
+        Parameters
+        ----------
+        data
+            Rows, as in `scores`.
+        without
+            Parties that cannot take part, as in `scores`.
+        """
         if not self.problem.loss.classifies:
             raise InvalidInput(f"{type(self.problem.loss).__name__} predicts values, not classes; use fit.predict.")
         if self.link is None and not isinstance(self.problem.loss, Logistic):
@@ -208,13 +330,19 @@ class Fit(FitFacts):
         return (self.link or PLAIN)(shifted_scores(self, data, without))
 
     def predict(self, data: Any, without: Sequence[str] = ()) -> NDArray[Any]:
-        """The labels' own values where the loss classifies (`classes`), numbers otherwise; rows and `without` as in
-        `scores`.
+        """The labels' own values where the loss classifies (`classes`), numbers otherwise.
 
         Classes of a private fit are −1 and +1 unless they were named, or the labels are Booleans.
 
         A model with an offset predicts at score + offset, counts as exp(score + offset): the rows bring it in the label
         holder's column (a Federation by offset=). Without it a warning says that it was taken as 0.
+
+        Parameters
+        ----------
+        data
+            Rows, as in `scores`.
+        without
+            Parties that cannot take part, as in `scores`.
         """
         scores = shifted_scores(self, data, without)
         if not self.problem.loss.classifies:
@@ -268,7 +396,13 @@ class Fit(FitFacts):
         return scores
 
     def parties_left(self, without: Sequence[str]) -> list[str]:
-        """The parties whose columns a score is made of."""
+        """The parties whose columns a score is made of.
+
+        Parameters
+        ----------
+        without
+            Those to leave out.
+        """
         if isinstance(without, str) or (unknown := [party for party in without if party not in self.coefficients]):
             wrong = without if isinstance(without, str) else unknown[0]
             known = ", ".join(self.coefficients)
@@ -278,7 +412,15 @@ class Fit(FitFacts):
         return left
 
     def blocks(self, federation: Federation, without: Sequence[str] = ()) -> dict[str, Block]:
-        """The blocks of a federation's parties, checked against the columns that the model was fitted on."""
+        """The blocks of a federation's parties, checked against the columns that the model was fitted on.
+
+        Parameters
+        ----------
+        federation
+            The rows, at parties in this process.
+        without
+            Parties that cannot take part.
+        """
         wanted = self.parties_left(without)
         federation = federation.bent(self.depth)
         if absent := [party for party in wanted if party not in federation.parties]:
@@ -359,8 +501,14 @@ class Fit(FitFacts):
     ) -> Path:
         """Write a self-contained HTML report.
 
-        evaluation     (federation or frames, labels) as for `scores`: rows on which to show how good the model is.
-        evaluation_is  "public", or "paid for": figures computed on rows are a release about them; required with it.
+        Parameters
+        ----------
+        path
+            The file to write.
+        evaluation
+            (federation or frames, labels) as for `scores`: rows on which to show how good the model is.
+        evaluation_is
+            "public", or "paid for": figures computed on rows are a release about them; required with `evaluation`.
         """
         from colonnade.runs.evaluation import evaluate_fit
         from colonnade.views.page import write_report
@@ -386,14 +534,44 @@ class Fit(FitFacts):
     # ------------------------------------------------------------------------ keeping it
 
     def save(self, path: str | Path) -> None:
-        """Write the fit to one JSON file; `colonnade.load` reads it back, equal to the bit."""
+        """Write the fit to one JSON file; `colonnade.load` reads it back, equal to the bit.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
         if not getattr(self.problem, "savable", True):
             raise InvalidInput("a kernel that is a function of yours cannot be saved; keep fit.model, or use co.RBF.")
         write_fit(self, Path(path))
 
 
 def load(path: str | Path) -> Fit:
-    """Read a fit that `Fit.save` wrote."""
+    """Read a fit that `Fit.save` wrote.
+
+    Parameters
+    ----------
+    path
+        The JSON file.
+
+    Returns
+    -------
+    Fit
+        Equal to the fit that was saved, to the bit.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import colonnade as co
+    >>> fed = co.Federation.split([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [2.0, 1.0, 3.0], parties=2)
+    >>> fit = co.fit(fed, co.Problem(co.LeastSquares(), co.L1Ball(3.0)), co.DistributedFrankWolfe())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fit.save(Path(folder) / "fit.json")
+    ...     again = co.load(Path(folder) / "fit.json")
+    >>> again.objective == fit.objective
+    True
+    """
     return Fit(**read_fit(Path(path)))
 
 

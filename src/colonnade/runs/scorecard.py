@@ -53,9 +53,43 @@ Bins = int | Mapping[str, int | Sequence[float]] | None
 
 @dataclass(frozen=True)
 class Scorecard(CardFacts):
-    """Points by column; what they mean; how they do on rows at hand; and files of it."""
+    """Points by column; what they mean; how they do on rows at hand; and files of it.
 
-    on: str | None = None  # the column by which frames of several parties are matched
+    `Fit.scorecard` makes it.
+
+    Parameters
+    ----------
+    scale
+        So many points mean good : bad = `odds` : 1.
+    odds
+        Those of good against bad at `scale`.
+    double
+        So many more points mean twice the odds.
+    good
+        The label that counts as good.
+    base
+        The points that every row begins with.
+    base_off
+        What rounding the base moves a row's points by.
+    rounding
+        By how much a row's points can differ from those that its score means, at most.
+    columns
+        Each column with its lines.
+    link
+        From scores to probabilities: slope and offset of the log-odds first.
+    run
+        The id of the run that made the model.
+    privacy
+        The statement of that run.
+    remarks
+        What a reader must know.
+    classes
+        What the labels −1 and +1 are called; None: nobody said.
+    on
+        The column by which frames of several parties are matched.
+    """
+
+    on: str | None = None
 
     def __str__(self) -> str:
         return view.as_text(self)
@@ -80,24 +114,48 @@ class Scorecard(CardFacts):
     # ------------------------------------------------------------------------ scoring
 
     def points_of_scores(self, scores: Floats) -> Floats:
-        """What scores of the fit mean in points, before anything is rounded."""
+        """What scores of the fit mean in points, before anything is rounded.
+
+        Parameters
+        ----------
+        scores
+            As `Fit.scores` gives them.
+        """
         slope, offset = self.link[:2]
         line = (slope * np.asarray(scores) + offset) * (1.0 if self.good > 0 else -1.0)
         return np.asarray(self.scale + (line - math.log(self.odds)) * self.double / math.log(2.0))
 
     def points(self, data: Any) -> Integers:
-        """The points of rows: one frame with all columns, or {party: frame}, in the order of the first frame."""
+        """The points of rows, in the order in which they were given.
+
+        Parameters
+        ----------
+        data
+            One frame with all columns, or {party: frame}, in the order of the first frame.
+        """
         places = self.places(data)
         worth = [np.array([one.points for one in column.lines]) for column in self.columns]
         return self.base + sum((w[places[:, k]] for k, w in enumerate(worth)), np.zeros(len(places), np.int64))
 
     def probability(self, points: Floats | Integers) -> Floats:
-        """That rows of so many points are bad."""
+        """That rows of so many points are bad.
+
+        Parameters
+        ----------
+        points
+            One number a row.
+        """
         card = view.plain(self)
         return np.array([scorer.probability(float(one), card) for one in np.asarray(points).reshape(-1)])
 
     def places(self, data: Any) -> Integers:
-        """For every row and column, which line it falls on."""
+        """For every row and column, which line it falls on.
+
+        Parameters
+        ----------
+        data
+            Rows, as in `points`.
+        """
         card = view.plain(self)
         rows = card_figures.rows_of(self, data)
         try:
@@ -107,7 +165,15 @@ class Scorecard(CardFacts):
         return np.array(found, np.int64).reshape(len(found), len(self.columns))
 
     def reasons(self, row: Mapping[str, Any] | Any, most: int = 4) -> list[tuple[str, str, int]]:
-        """Why one row has not more points: column, line and points lost to the column's best, the most first."""
+        """Why one row has not more points: column, line and points lost to the column's best, the most first.
+
+        Parameters
+        ----------
+        row
+            Its cells by column, or a table of one row.
+        most
+            How many reasons.
+        """
         found = [row] if isinstance(row, Mapping) else as_frame(row).to_dicts()
         if len(found) != 1:
             raise InvalidInput(f"reasons are given for one row; this table has {len(found):,}. Take one of them.")
@@ -119,29 +185,69 @@ class Scorecard(CardFacts):
     # ------------------------------------------------------------------------ how it does
 
     def performance(self, data: Any, labels: Any) -> Performance:
-        """KS, Gini, lift and IV on rows at hand. Not private: publishing them is a release about those rows."""
+        """KS, Gini, lift and IV on rows at hand. Not private: publishing them is a release about those rows.
+
+        Parameters
+        ----------
+        data
+            Rows, as in `points`.
+        labels
+            One a row.
+        """
         return card_figures.performance(self, data, labels)
 
     def stability(self, data: Any, against: Any | None = None) -> Stability:
-        """How far rows at hand have moved from others, or by column from the released shares: PSI. Not private."""
+        """How far rows at hand have moved, by PSI. Not private.
+
+        Parameters
+        ----------
+        data
+            Rows, as in `points`.
+        against
+            Rows that they have moved from; None: by column, the released shares.
+        """
         return card_figures.stability(self, data, against)
 
     # ------------------------------------------------------------------------ files
 
     def to_csv(self, path: str | Path) -> Path:
-        """One line of a table for every line of the card."""
+        """One line of a table for every line of the card.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
         return _write(path, view.as_csv(self))
 
     def to_html(self, path: str | Path) -> Path:
-        """A self-contained page."""
+        """A self-contained page.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
         return _write(path, view.as_page(self))
 
     def to_json(self, path: str | Path) -> Path:
-        """All of the card."""
+        """All of the card.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
         return _write(path, view.as_json(self))
 
     def to_python(self, path: str | Path) -> Path:
-        """A scorer in one file, which needs neither Colonnade nor NumPy: `python scorer.py rows.csv`."""
+        """A scorer in one file, which needs neither Colonnade nor NumPy: `python scorer.py rows.csv`.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
         return _write(path, view.as_python(self))
 
 

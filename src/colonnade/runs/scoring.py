@@ -32,10 +32,39 @@ def score(
 ) -> NDArray[np.float64] | KeptScores:
     """Linear scores of a federation's rows, as the label holder learns them: the sum, and nobody's part of it.
 
-    Parties send masked parts to the label holder; the coordinator carries them sealed. `without` names parties that
-    are not there: their parts are left out, which the caller says, never a missing party. Where the parties run
-    elsewhere (engine=co.Grpc(...)) they approve it as a run of its own, and the label holder keeps the scores: what
-    comes back says where.
+    Parties send masked parts to the label holder; the coordinator carries them sealed.
+
+    Parameters
+    ----------
+    fitted
+        The model.
+    federation
+        The rows, new ones or not, at the model's parties; they need no labels.
+    without
+        Parties that are not there: their parts are left out, which the caller says, never a missing party.
+    engine
+        Where the programs run; None: in this process. Where the parties run elsewhere (`co.Grpc(...)`) they approve it
+        as a run of its own, and the label holder keeps the scores: what comes back says where.
+    store
+        A folder for ledgers and transcripts, as in `co.fit`.
+
+    Returns
+    -------
+    array or KeptScores
+        One score a row, or where the label holder keeps them.
+
+    Raises
+    ------
+    PolicyRefused
+        A party's policy does not let its part of scores leave.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> fed = co.Federation.split([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [2.0, 1.0, 3.0], parties=2)
+    >>> fit = co.fit(fed, co.Problem(co.LeastSquares(), co.L1Ball(3.0)), co.DistributedFrankWolfe())
+    >>> [round(float(s), 3) for s in co.score(fit, fed)]
+    [2.0, 1.0, 3.0]
     """
     if not isinstance(fitted, Fit) or not isinstance(federation, Federation):
         raise InvalidInput("score wants a Fit and a Federation: co.score(fit, Federation.from_frames(...)).")

@@ -56,25 +56,59 @@ BENT = (
 
 @dataclass(frozen=True)
 class Trial:
-    """One model on one split."""
+    """One model on one split.
+
+    Parameters
+    ----------
+    method
+        Its name.
+    trust
+        The trust model; empty where nothing is private.
+    epsilon
+        Of the run; infinite where nothing is private.
+    split
+        Which split of the rows.
+    figures
+        On the held-out rows: AUC, or R2 and RMSE.
+    bytes
+        What the run sent.
+    rounds
+        How many it took.
+    seconds
+        How long it took.
+    curves
+        Whether numbers were bent.
+    """
 
     method: str
     trust: str
-    epsilon: float  # infinite where nothing is private
+    epsilon: float
     split: int
-    figures: Mapping[str, float]  # on the rows set aside: AUC, or R2 and RMSE
+    figures: Mapping[str, float]
     bytes: int | None = None
     rounds: int | None = None
     seconds: float | None = None
-    curves: bool = False  # whether numbers were bent
+    curves: bool = False
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a simulation found; printing it shows the table and what the figures are."""
+    """What a simulation found; printing it shows the table and what the figures are.
+
+    Parameters
+    ----------
+    trials
+        Every model on every split.
+    refused
+        Pairs that a method does not know, and why.
+    note
+        What the figures are: exploration that nobody paid for.
+    measures
+        The names of the figures, the one to compare by first.
+    """
 
     trials: tuple[Trial, ...]
-    refused: tuple[str, ...] = ()  # pairs that a method does not know, and why
+    refused: tuple[str, ...] = ()
     note: str = EXPLORED
     measures: tuple[str, ...] = field(default=())
 
@@ -150,17 +184,63 @@ def simulate(
     repeats: int = 1,
     progress: bool = False,
 ) -> Simulation:
-    """Fit every method at every trust model and epsilon on several splits of one table, and compare on rows set aside.
+    """Fit every method at every trust model and epsilon on several splits of one table, and compare on held-out rows.
 
-    X, y, parties, schemas, label   as in co.FederatedClassifier
-    problem                         None: logistic with an intercept for two labels, else least squares
-    methods                         co.PrivateGram() and others, or {name: method}; (method, problem) for one with a
-                                    problem of its own. One that releases exact values is run once, without privacy.
-                                    None: the default
-    trusts, epsilons, delta         what to try; trust None: as co.Privacy has it
-    row_norm, feature_bound, label_bound, label_range   public bounds, as in co.Privacy
-    splits                          how many; standard errors are over them
-    repeats                         private runs on each split, whose figures are averaged first
+    It is exploration: the figures are computed from the rows themselves, and nobody paid for them. Choose settings on
+    rows that no private release is about.
+
+    Parameters
+    ----------
+    X
+        The table, as in `co.FederatedClassifier`.
+    y
+        One label a row.
+    parties
+        Who holds which columns: by name, or how many parts of equal size.
+    schemas
+        By party, what is public about its columns of a frame; it also says who holds which.
+    label
+        The party that holds the labels; None: one that holds nothing else.
+    problem
+        None: logistic with an intercept for two labels, else least squares.
+    methods
+        `co.PrivateGram()` and others, or {name: method}; (method, problem) for one with a problem of its own. One that
+        releases exact values is run once, without privacy. None: the default.
+    trusts
+        The trust models to try; None among them: as `co.Privacy` has it.
+    epsilons
+        The budgets to try.
+    delta
+        Of all of them.
+    row_norm
+        Public bound of a row's length, as in `co.Privacy`.
+    feature_bound
+        Public bound of an entry, as in `co.Privacy`.
+    label_bound
+        Public bound of a label, as in `co.Privacy`.
+    label_range
+        Public range of labels, as in `co.Privacy`.
+    splits
+        How many; standard errors are over them.
+    repeats
+        Private runs on each split, whose figures are averaged first.
+    progress
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    Simulation
+        Every model's figures; `table()` has means and standard errors.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(40, 2))
+    >>> exact = {"exact": (co.SharingADMM(), co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1)))}
+    >>> found = co.simulate(X, X @ [1.0, -1.0], methods=exact, splits=2)
+    >>> found.measures[0]
+    'R2'
     """
     _check_counts(splits, repeats, epsilons, trusts)
     values, classifies = _labels(y, problem)

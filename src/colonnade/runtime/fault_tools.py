@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from colonnade.errors import InvalidInput
+from colonnade.problem.faces import explain
 from colonnade.runtime.hosted_node import Carry, Engine, Outcome, deliver_once
 from colonnade.runtime.node import LOST, Node
 from colonnade.runtime.program import NodeId
@@ -25,7 +26,13 @@ def _in_process(engine: Engine, around: object) -> Engine:
 
 
 class Tap:
-    """An engine that also keeps every letter that went over its wires."""
+    """An engine that also keeps every letter that went over its wires.
+
+    Parameters
+    ----------
+    engine
+        One whose letters pass through this process, such as `co.InProcess()`.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = _in_process(engine, self)
@@ -40,7 +47,15 @@ class Tap:
 
 
 class Faults:
-    """An engine whose wires do what `fault` says: lose, repeat, change or forge letters."""
+    """An engine whose wires do what `fault` says: lose, repeat, change or forge letters.
+
+    Parameters
+    ----------
+    engine
+        One whose letters pass through this process, such as `co.InProcess()`.
+    fault
+        From a letter that was sent to the letters that arrive: none, it, or others.
+    """
 
     def __init__(self, engine: Engine, fault: Carry) -> None:
         self.engine, self.fault = _in_process(engine, self), fault
@@ -57,6 +72,13 @@ class Dropouts:
     """An engine whose parties fall silent, each after so many of its letters, and are given up at once.
 
     Whoever waits for such a party hears that it is lost, as by a hub whose deadline has passed.
+
+    Parameters
+    ----------
+    engine
+        One whose letters pass through this process, such as `co.InProcess()`.
+    after
+        By party, how many letters it still sends.
     """
 
     def __init__(self, engine: Engine, after: Mapping[NodeId, int]) -> None:
@@ -77,3 +99,6 @@ class Dropouts:
                     yield Letter(sender, peer, nodes[peer].received_from(sender), 0, LOST)
 
         return self.engine.run(nodes, thinned)
+
+
+explain(Engine, Tap, Faults, Dropouts)

@@ -41,6 +41,7 @@ from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger, Replaced, Terms
 from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.store import Log
+from colonnade.problem.faces import explain
 from colonnade.runtime.node import LOST, Edge, Listener, Node, NodeSetup, Receipts, Transcript
 from colonnade.runtime.program import FailureCode, NodeId, Note
 from colonnade.runtime.wire import Letter, Traffic
@@ -277,7 +278,17 @@ Carry = Callable[[Letter], Iterable[Letter]]
 class Engine(Protocol):
     """Drives nodes to their end."""
 
-    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = ...) -> Outcome: ...
+    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = ...) -> Outcome:
+        """Drive every node to its end: their results, and what was sent.
+
+        Parameters
+        ----------
+        nodes
+            The nodes of a run, by name.
+        carry
+            From a letter that was sent to the letters that arrive; by default it alone.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,8 +312,17 @@ class InProcess:
             return _Loop(nodes, carry, self.pick).run()
 
     def pick(self, ready: deque[NodeId]) -> NodeId:
-        """Who goes next; any choice gives the same results."""
+        """Who goes next; any choice gives the same results.
+
+        Parameters
+        ----------
+        ready
+            The nodes that have all they wait for, the longest ready first; the one that is chosen leaves it.
+        """
         return ready.popleft()
+
+
+explain(Engine, InProcess)
 
 
 @contextmanager

@@ -38,10 +38,21 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 from colonnade.privacy.store import FileLog
+from colonnade.problem.faces import explain
 from colonnade.runtime.hosted_node import HostedNode, Outcome, Turn
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId
-from colonnade.runtime.turns import Answered, Computed, HostedNodes, Lost, NodeLogs, Promise, Turns, wait_for_all
+from colonnade.runtime.turns import (
+    Answered,
+    Computed,
+    Distributed,
+    HostedNodes,
+    Lost,
+    NodeLogs,
+    Promise,
+    Turns,
+    wait_for_all,
+)
 from colonnade.runtime.wire import Letter
 
 if TYPE_CHECKING:
@@ -124,10 +135,13 @@ def _claim(lock: IO[str], path: Path) -> None:
 class Ray:
     """An engine on Ray. As a context (`with co.Ray() as engine:`) it keeps its actors for the next run.
 
-    address    of a cluster, or "auto" for the one this machine belongs to; None is what RAY_ADDRESS says, and without
-               it Ray is started here, and stopped afterwards. Where the process is connected to Ray already, that is
-               used.
-    placement  {party: address of a machine of the cluster}, for parties whose files lie there.
+    Parameters
+    ----------
+    address
+        Of a cluster, or "auto" for the one this machine belongs to; None is what RAY_ADDRESS says, and without it Ray
+        is started here, and stopped afterwards. Where the process is connected to Ray already, that is used.
+    placement
+        By party, the address of a machine of the cluster, for parties whose files lie there.
     """
 
     def __init__(self, address: str | None = None, *, placement: Mapping[str, str] | None = None) -> None:
@@ -144,7 +158,12 @@ class Ray:
         self.close()
 
     def hosted_nodes(
-        self, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener, _: Any
+        self,
+        run: str,
+        setups: Mapping[NodeId, NodeSetup],
+        logs: NodeLogs,
+        listener: Listener,
+        call: Any,  # noqa: ARG002
     ) -> HostedNodes:
         if strangers := self.placement.keys() - (setups.keys() - {COORDINATOR}):
             there = ", ".join(name for name in setups if name != COORDINATOR)
@@ -191,7 +210,13 @@ class Ray:
                 )
 
     def hire(self, party: NodeId) -> Any:
-        """An actor for a party, on the machine where its files lie, if that was said."""
+        """An actor for a party, on the machine where its files lie, if that was said.
+
+        Parameters
+        ----------
+        party
+            Its name.
+        """
         machine = self.placement.get(party)
         if self._idle[machine]:
             return self._idle[machine].pop()
@@ -200,7 +225,13 @@ class Ray:
         return _ray().remote(num_cpus=0, max_restarts=-1, **pinned)(Host).remote()
 
     def release(self, actors: Mapping[NodeId, Any]) -> None:
-        """Actors whose run is over, for the next one; whoever is still at work after a while is ended."""
+        """Actors whose run is over, for the next one; whoever is still at work after a while is ended.
+
+        Parameters
+        ----------
+        actors
+            By party.
+        """
         ray = _ray()
         left = {actor.rise.remote(): (party, actor) for party, actor in actors.items()}
         if left:
@@ -223,6 +254,9 @@ class Ray:
         if self._ours:
             ray.shutdown()
             self._ours = False
+
+
+explain(Distributed, Ray)
 
 
 class RayNodes:

@@ -53,7 +53,21 @@ class Distributed(Protocol):
     def hosted_nodes(
         self, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener, call: Any
     ) -> HostedNodes:
-        """The hosts of a run; `call` is what was asked for, for parties that make their own setups."""
+        """The hosts of a run.
+
+        Parameters
+        ----------
+        run
+            The run's id.
+        setups
+            What each node's host makes the node from, by node.
+        logs
+            Where each node's records are.
+        listener
+            Hears of every note a node writes.
+        call
+            What was asked for, for parties that make their own setups.
+        """
         ...
 
 

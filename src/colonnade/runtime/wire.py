@@ -265,26 +265,62 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Communication:
-    """Everything that went over the wires, in codec bytes."""
+    """Everything that went over the wires, in codec bytes.
 
-    lines: tuple[tuple[str, str, str, int, int, int], ...]  # sender, receiver, type, round, messages, bytes
-    numbers: tuple[int, ...] = field(default=(), repr=False)  # in each line's messages; a sparse entry counts two
-    gaps: tuple[tuple[int, float], ...] = field(default=(), repr=False)  # round, and the certified gap known by its end
+    Parameters
+    ----------
+    lines
+        Sender, receiver, type, round, messages and bytes, for each edge, message type and round.
+    numbers
+        How many numbers the messages of each line held; a sparse entry counts two.
+    gaps
+        Rounds, and the certified gap known by the end of each.
+    """
+
+    lines: tuple[tuple[str, str, str, int, int, int], ...]
+    numbers: tuple[int, ...] = field(default=(), repr=False)
+    gaps: tuple[tuple[int, float], ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, traffic: Traffic) -> Communication:
+        """What was counted, in order.
+
+        Parameters
+        ----------
+        traffic
+            The counts of a run.
+        """
         table = traffic.table
         lines = sorted(table, key=lambda line: (line.round, line.sender, line.receiver, line.type))
         return cls(tuple((*line, *table[line][:2]) for line in lines), tuple(table[line][2] for line in lines))
 
     def along(self, notes: Sequence[Mapping[str, Any]], gap: float | None) -> Communication:
-        """The same, with the gaps of a run's history and of its end."""
+        """The same, with the gaps of a run's history and of its end.
+
+        Parameters
+        ----------
+        notes
+            One mapping a round, with "round" and "gap".
+        gap
+            The gap at the end; None: it is not known.
+        """
         seen = [(int(note["round"]), float(note["gap"])) for note in notes if note.get("gap") is not None]
         final = [] if gap is None else [(self.rounds, gap)]
         return replace(self, gaps=(*seen, *final))
 
     def to_reach(self, gap: float) -> Communication:
-        """What had been sent by the end of the round whose certified gap is the first one at most `gap`."""
+        """What had been sent by the end of the round whose certified gap is the first one at most `gap`.
+
+        Parameters
+        ----------
+        gap
+            How far from the optimum the objective may be, in its own unit.
+
+        Raises
+        ------
+        InvalidInput
+            The run released no gaps, or none as small.
+        """
         if not self.gaps:
             raise InvalidInput("this run released no gaps; fit.communication.by('round') has what each round sent.")
         reached = next((number for number, found in self.gaps if found <= gap), None)
@@ -298,14 +334,17 @@ class Communication:
 
     @property
     def bytes(self) -> int:
+        """Bytes of all messages."""
         return sum(line[5] for line in self.lines)
 
     @property
     def messages(self) -> int:
+        """How many messages were sent."""
         return sum(line[4] for line in self.lines)
 
     @property
     def rounds(self) -> int:
+        """The number of the last round."""
         return max((line[3] for line in self.lines), default=0)
 
     def _repr_html_(self) -> str:
@@ -333,7 +372,14 @@ class Communication:
         )
 
     def by(self, *columns: str) -> pl.DataFrame:
-        """Messages, bytes and numbers by `columns`: "party", "direction", "type", "round", ..."""
+        """Messages, bytes and numbers by `columns`.
+
+        Parameters
+        ----------
+        *columns
+            Of "party", "direction" (up to the coordinator, down from it, across), "sender", "receiver", "type",
+            "round".
+        """
         import polars as pl
 
         up, down = pl.col("receiver") == COORDINATOR, pl.col("sender") == COORDINATOR

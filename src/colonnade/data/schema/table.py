@@ -71,9 +71,25 @@ class Encoded:
 class Schema:
     """A party's columns in order, with what is public about them.
 
-    `label` declares the labels that this party holds, where they are numbers: a private regression clips them to its
-    low and high. `row_norm` is a public L2 bound to which the party is willing to clip its encoded rows in a private
-    run. `encode` does not clip rows, and `row_bound()` does not rely on it.
+    Parameters
+    ----------
+    columns
+        How each column becomes numbers: `co.Numeric`, `co.Categorical`, `co.Binary`, `co.Date` or `co.Plain`.
+    row_norm
+        A public L2 bound to which the party is willing to clip its encoded rows in a private run; None: what the
+        columns prove. `encode` does not clip rows, and `row_bound()` does not rely on it.
+    source
+        Where bounds and levels come from: "declared" as known beforehand, "public" from a public table, or "data", read
+        off the rows, which no private run takes.
+    label
+        The labels that this party holds, where they are numbers: a private regression clips them to its low and high.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> schema = co.Schema((co.Numeric("age", low=18, high=90, smooth=False), co.Categorical("ward", ("A", "B"))))
+    >>> schema.features
+    ('age', 'ward=A', 'ward=B')
     """
 
     columns: tuple[Column, ...]
@@ -102,7 +118,13 @@ class Schema:
 
     @classmethod
     def raw(cls, names: Iterable[str]) -> Schema:
-        """Plain columns: every value is kept exactly as it is."""
+        """Plain columns: every value is kept exactly as it is.
+
+        Parameters
+        ----------
+        names
+            Of the columns, in order.
+        """
         return cls(tuple(Plain(name) for name in names))
 
     @classmethod
@@ -112,6 +134,11 @@ class Schema:
 
         Its bounds and levels are facts about the rows, not public knowledge: `entry_bounds` and `row_bound` refuse. For
         a private run write it to a file, replace every figure by one you would publish, and set source = "declared".
+
+        Parameters
+        ----------
+        frame
+            A polars or pandas DataFrame.
         """
         return cls(tuple(seen.column() for seen in look([frame])), source="data")
 
@@ -122,16 +149,17 @@ class Schema:
 
     @property
     def width(self) -> int:
+        """How many columns it encodes to."""
         return len(self._features())
 
     @property
     def nonnegative(self) -> NDArray[np.bool_]:
-        """For each encoded column: is it at least 0 by its declaration?"""
+        """For each encoded column, whether it is at least 0 by its declaration."""
         return np.array([feature.nonnegative for feature in self._features()], dtype=np.bool_)
 
     @property
     def binary(self) -> NDArray[np.bool_]:
-        """For each encoded column: does it hold only 0 and 1?"""
+        """For each encoded column, whether it holds only 0 and 1."""
         return np.array([feature.binary for feature in self._features()], dtype=np.bool_)
 
     @property
@@ -155,7 +183,13 @@ class Schema:
         return tuple(sum(depth >= k for depth in own) for k in range(1, max(own, default=0) + 1))
 
     def bent(self, depth: int) -> Schema:
-        """The schema with curves of this depth wherever that was left to the method."""
+        """The schema with curves of this depth wherever that was left to the method.
+
+        Parameters
+        ----------
+        depth
+            How often a number's range is halved; 0: lines.
+        """
         columns = tuple(c.bent(depth) if isinstance(c, Numeric) else c for c in self.columns)
         return self if columns == self.columns else replace(self, columns=columns)
 
@@ -165,7 +199,15 @@ class Schema:
         return replace(self, columns=tuple(columns))
 
     def bend(self, matrix: Any, depth: int) -> Any:
-        """Rows that this schema encoded, as `bent(depth)` would have encoded them."""
+        """Rows that this schema encoded, as `bent(depth)` would have encoded them.
+
+        Parameters
+        ----------
+        matrix
+            The encoded rows.
+        depth
+            How often a number's range is halved.
+        """
         found, height, start = list[Sparse](), matrix.shape[0], 0
         for column, other in zip(self.columns, self.bent(depth).columns, strict=True):
             stop = start + len(features_of(column))
@@ -201,7 +243,13 @@ class Schema:
         return root
 
     def check_types(self, kinds: Mapping[str, Any]) -> None:
-        """Refuse a table by the types of its columns alone, whatever they hold."""
+        """Refuse a table by the types of its columns alone, whatever they hold.
+
+        Parameters
+        ----------
+        kinds
+            By column, its polars type.
+        """
         for column in self.columns:
             fits, what = _EXPECTED.get(type(column), (cells.holds_numbers, "numbers"))
             if not fits(kind := kinds[column.name]):
@@ -210,12 +258,24 @@ class Schema:
                 )
 
     def encode(self, frame: Any) -> Encoded:
-        """The rows of a polars or pandas DataFrame as numbers; columns the schema does not name are ignored."""
+        """The rows of a DataFrame as numbers; columns the schema does not name are ignored.
+
+        Parameters
+        ----------
+        frame
+            A polars or pandas DataFrame with every column that the schema names.
+        """
         return self.encode_blocks([frame])
 
     @unquoted()
     def encode_blocks(self, frames: Iterable[Any]) -> Encoded:
-        """The same for a table that comes in blocks of rows, of which one is held at a time."""
+        """The same for a table that comes in blocks of rows, of which one is held at a time.
+
+        Parameters
+        ----------
+        frames
+            The blocks, in order.
+        """
         names, blocks = [column.name for column in self.columns], Blocks(self.width)
         outside = dict.fromkeys(names, 0)
         for place, frame in enumerate(frames):
@@ -251,11 +311,24 @@ class Schema:
 
     @classmethod
     def from_text(cls, text: str) -> Schema:
-        """The inverse of `to_text`; a mistake is reported with its line and key."""
+        """The inverse of `to_text`; a mistake is reported with its line and key.
+
+        Parameters
+        ----------
+        text
+            The text of a TOML file.
+        """
         columns, top = _parse(text)
         return cls(columns, **top)
 
     def to_toml(self, path: str | Path) -> None:
+        """Write the schema to a TOML file, which `from_toml` reads.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
         try:
             Path(path).write_text(self.to_text(), encoding="utf-8", newline="\n")
         except OSError as error:
@@ -263,7 +336,13 @@ class Schema:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Schema:
-        """Read a schema; a mistake is reported with the file, the line or column, and the key."""
+        """Read a schema; a mistake is reported with the file, the line or column, and the key.
+
+        Parameters
+        ----------
+        path
+            A file that `to_toml` or `colonnade data inspect` wrote.
+        """
         advice = f"Check the path; `colonnade data inspect TABLE -o {shortened(Path(path).name)}` proposes one."
         with naming(f"the schema {shortened(path)} could not be read"):
             text = read_text(path, advice=advice)

@@ -49,10 +49,35 @@ def read(
 ) -> pl.DataFrame | tuple[Any, NDArray[Any]]:
     """A whole source: a polars frame, or (X, y) for svmlight and npz files.
 
-    columns  names of the columns to read, or the public number of columns of a svmlight file.
-    query    what to ask a database, as in query="select pid, age from stays".
-    schema   of a CSV file: its columns are read as it declares them; what it does not name is guessed from all cells.
-    texts    of a CSV file: columns that are read as text however they look, such as a key.
+    Parameters
+    ----------
+    source
+        The path of a CSV, Parquet, Arrow, svmlight or npz file, the address of a database, or a data frame.
+    columns
+        Names of the columns to read, or the public number of columns of a svmlight file; None: all.
+    query
+        What to ask a database, as in query="select pid, age from stays".
+    schema
+        Of a CSV file: its columns are read as it declares them; what it does not name is guessed from all cells.
+    texts
+        Of a CSV file: columns that are read as text however they look, such as a key.
+
+    Returns
+    -------
+    DataFrame or tuple
+        The table; of a file that holds numbers without names, the matrix and its labels.
+
+    Raises
+    ------
+    InvalidInput
+        The source cannot be read; the message names the place, and quotes no cell.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> import polars as pl
+    >>> co.read(pl.DataFrame({"id": [1, 2], "age": [40, 61]}), columns=["age"]).shape
+    (2, 1)
     """
     if isinstance(source, str | PathLike) and matrices.kind_of(Path(source)) in matrices.KINDS:
         if columns is not None and not isinstance(columns, int):

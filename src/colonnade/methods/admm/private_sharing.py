@@ -174,7 +174,15 @@ REPLIES: Replies = {SendNoisyLabels: NoisyLabelsSent, Couple: NoisyPart, SendNoi
 
 @dataclass(frozen=True)
 class PrivateSharingADMM(Method):
-    """Settings: the number of rounds, or None to take it from the budget; a public bound of each ‖x_m‖."""
+    """Private sharing ADMM over columns held by different parties: least squares or logistic loss with a ridge.
+
+    Parameters
+    ----------
+    rounds
+        How many, fixed before the first: each has a share of the budget. None: as many as the budget carries.
+    radius
+        A public bound of the length of each party's coefficients, above 0: a larger one needs more noise.
+    """
 
     rounds: int | None = None
     radius: float = 1.0

@@ -241,12 +241,21 @@ REPLIES: Replies = {SendLabels: Labels, SharingDual: SharingPart, Finish: Done}
 
 @dataclass(frozen=True)
 class SharingADMM(Method):
-    """Settings: at most `rounds` rounds, until the certified gap is at most `tolerance` (0: use all rounds).
+    """Sharing ADMM over columns held by different parties, in the form that converges.
 
-    coupling   the paper's rho times the number of rows, kept as it is; None: from the root of the number of parties on
-               (one party's step asks for 1, that of z, which all share, for their number), moved until both residuals
-               fall alike.
-    start      an earlier Fit, or coefficients by party: begin there; the first of the rounds goes into it.
+    Exact values leave: it is not private.
+
+    Parameters
+    ----------
+    rounds
+        The most rounds.
+    tolerance
+        Stop when the certified gap is at most this, in units of the objective; 0: use all rounds.
+    coupling
+        The paper's rho times the number of rows, kept as it is. None: from the root of the number of parties on (one
+        party's step asks for 1, that of z, which all share, for their number), moved until both residuals fall alike.
+    start
+        An earlier Fit, or coefficients by party: begin there; the first of the rounds goes into it.
     """
 
     rounds: int = 1000

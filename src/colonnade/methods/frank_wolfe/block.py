@@ -142,11 +142,23 @@ REPLIES: Replies = {SendLabels: Labels, BlockBegin: Change, BlockTurn: Change, S
 
 @dataclass(frozen=True)
 class BlockFrankWolfe(Method):
-    """Settings: the sampling; at most `rounds` steps, until the gap is at most `tolerance` (0: use all rounds).
+    """Block-coordinate Frank-Wolfe under arbitrary sampling, over columns held by different parties.
 
-    gradient_error   in round t every entry of the gradient is wrong by this times the step, with random signs
-    oracle_error     the vertex taken is the worst one within this times the step of the best
-    Both are 0 unless one wants to see what inexact answers cost; the certificate is exact all the same.
+    Exact values leave: it is not private.
+
+    Parameters
+    ----------
+    sampling
+        Which blocks a round updates, such as `co.PerParty(1)`, by which no party waits for another.
+    rounds
+        The most steps.
+    tolerance
+        Stop when the certified gap is at most this, in units of the objective; 0: use all rounds.
+    gradient_error
+        In round t every entry of the gradient is wrong by this times the step, with random signs: to see what inexact
+        answers cost. The certificate is exact all the same.
+    oracle_error
+        The vertex taken is the worst one within this times the step of the best: likewise.
     """
 
     sampling: Sampling = field(default_factory=lambda: PerParty(1))
@@ -186,7 +198,13 @@ class BlockFrankWolfe(Method):
         return party(job, block, gate, self)
 
     def least(self, job: Job) -> float:
-        """p_min of the sampling over the blocks of this job."""
+        """The least of the probabilities that a round has a block (p_min), over the blocks of this job.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        """
         return least_probability(self.sampling, block_owners(_product(job), job.roster))
 
 

@@ -89,7 +89,20 @@ REPLIES: Replies = {Choose: Choice, Finish: Done}
 
 @dataclass(frozen=True)
 class CentralFrankWolfe(Method):
-    """Settings: the number of rounds, or None to take it from the budget and the public figures."""
+    """Private Frank-Wolfe where one party holds all columns and the labels: the central reference.
+
+    Parameters
+    ----------
+    rounds
+        How many picks of a column, fixed before the first: each has the same share of the budget. None: from the budget
+        and the public figures.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> [str(trust) for trust in co.CentralFrankWolfe(rounds=20).trusts]
+    ['nobody']
+    """
 
     rounds: int | None = None
     TITLE: ClassVar[str] = "central private Frank-Wolfe"

@@ -114,7 +114,7 @@ class LineSearch:
 
 @dataclass(frozen=True)
 class OpenLoop:
-    """2 / (t + 2), whatever the data."""
+    """The step 2 / (t + 2), whatever the data."""
 
 
 @dataclass(frozen=True)
@@ -357,9 +357,26 @@ class WalkSettings(MethodBase):
 
 @dataclass(frozen=True)
 class DistributedFrankWolfe(WalkSettings, Method):
-    """Settings: at most `rounds` steps, until the certified gap is at most `tolerance` (0: use all rounds).
+    """Distributed Frank-Wolfe over columns held by different parties.
 
-    topology  None: a star, with a coordinator; a co.Topology: no coordinator, every party talks to its neighbours only.
+    Exact values leave: it is not private.
+
+    Parameters
+    ----------
+    rounds
+        The most steps; each brings at most one new column into the model.
+    tolerance
+        Stop when the certified gap is at most this, in units of the objective; 0: use all rounds.
+    step
+        How far a round moves: `co.Corrective()`, `co.LineSearch()` or `co.OpenLoop()`.
+    topology
+        None: a star, with a coordinator. A `co.Topology`: no coordinator, every party talks to its neighbours only.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> co.DistributedFrankWolfe(rounds=50).step
+    Corrective()
     """
 
     topology: Topology | None = None

@@ -280,12 +280,18 @@ Inside = SendLabels | InsideTurn | SendColumn | Finish
 
 @dataclass(frozen=True)
 class PrivateBlockFrankWolfe(Method):
-    """Settings; what is None is computed from the budget and public figures.
+    """Private Frank-Wolfe over columns held by different parties: a picked column leaves as a noisy sketch.
 
-    rounds        the number of rounds.
-    sketch_rows   rows of the sketch, at most the rows of the table.
-    label_share   of the budget, for the labels, where a party holds them and nobody is trusted.
-    labels        PublicLabels(y) where the labels are no secret; nothing is then spent on them.
+    Parameters
+    ----------
+    rounds
+        How many, fixed before the first; None: from the budget and public figures.
+    sketch_rows
+        Rows of the sketch, at most the rows of the table; None: from the budget and public figures.
+    label_share
+        Of the budget, for the labels, where a party holds them and nobody is trusted; between 0 and 1.
+    labels
+        `co.PublicLabels(y)` where the labels are no secret; nothing is then spent on them.
     """
 
     rounds: int | None = None
@@ -350,7 +356,13 @@ class PrivateBlockFrankWolfe(Method):
         return job.privacy is not None and job.privacy.trust == Trust.CONSORTIUM
 
     def spend(self, job: Job) -> Spend:
-        """Rounds, sketch and prices, by public figures."""
+        """Rounds, sketch and prices, by public figures.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        """
         bound = job.feature_bound
         label_bound = self._label_bound(job)
         n = job.roster.rows

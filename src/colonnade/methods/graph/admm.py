@@ -149,12 +149,24 @@ REPLIES: Replies = {None: DualShare, DualShare: DualPoint, **CERTIFICATE}
 
 @dataclass(frozen=True, repr=False)
 class GraphADMM(DualGraphMethod):
-    """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds).
+    """Any convex loss with any penalty, over split columns on any connected graph, without a coordinator.
 
-    start   an earlier Fit, or coefficients by party: begin there.
+    Exact values leave. With a budget it becomes one noisy release on the same graph, where that is all a problem needs.
+
+    Parameters
+    ----------
+    topology
+        Who may talk to whom; None: all to all for few parties, else a random graph of degree 4.
+    rounds
+        The most rounds.
+    tolerance
+        Stop when the residuals are at most this; 0: use all rounds. At 1e-7, coefficients of smooth losses are within
+        about 1e-6, relatively.
+    start
+        An earlier Fit, or coefficients by party: begin there.
     """
 
-    tolerance: float = 1e-7  # coefficients of smooth losses are then within about 1e-6, relatively
+    tolerance: float = 1e-7
     TITLE: ClassVar[str] = "ADMM on a graph"
     PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES

@@ -114,9 +114,20 @@ REPLIES: Replies = {None: RidgeShare, RidgeShare: DualPoint, **CERTIFICATE}
 
 @dataclass(frozen=True, repr=False)
 class GraphRidge(DualGraphMethod):
-    """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds).
+    """Ridge regression over split columns on any connected graph, without a coordinator.
 
-    start   an earlier Fit, or coefficients by party: begin there.
+    Exact values leave. With a budget it becomes one noisy release on the same graph.
+
+    Parameters
+    ----------
+    topology
+        Who may talk to whom; None: all to all for few parties, else a random graph of degree 4.
+    rounds
+        The most rounds.
+    tolerance
+        Stop when the residuals are at most this; 0: use all rounds.
+    start
+        An earlier Fit, or coefficients by party: begin there.
     """
 
     TITLE: ClassVar[str] = "ridge on a graph"
@@ -129,6 +140,13 @@ class GraphRidge(DualGraphMethod):
         return super().variant(problem, privacy)
 
     def penalty_of(self, problem: Problem) -> Ridge:
+        """The problem's ridge, or InvalidInput where it is another problem.
+
+        Parameters
+        ----------
+        problem
+            What is solved.
+        """
         if not isinstance(problem.loss, LeastSquares) or not isinstance(problem.penalty, Ridge):
             only = "co.Problem(co.LeastSquares(), penalty=co.Ridge(a))"
             raise InvalidInput(f"{self.TITLE} solves {only} alone; co.GraphADMM takes every loss and penalty.")

@@ -189,7 +189,19 @@ REPLIES: Replies = {None: TlsShare, TlsShare: TlsTotal}
 
 @dataclass(frozen=True)
 class GraphTLS(GraphMethod):
-    """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds)."""
+    """Total least squares on any connected graph, without a coordinator: rows split over the agents, or columns.
+
+    Exact values leave: it is not private.
+
+    Parameters
+    ----------
+    topology
+        Who may talk to whom; None: all to all for few parties, else a random graph of degree 4.
+    rounds
+        The most rounds.
+    tolerance
+        Stop when the residuals are at most this; 0: use all rounds.
+    """
 
     topology: Graph | None = None
     rounds: int = 1000

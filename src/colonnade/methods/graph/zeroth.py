@@ -292,11 +292,31 @@ REPLIES: Replies = {None: EstimateShare}
 
 @dataclass(frozen=True)
 class GraphZerothOrder(GraphMethod):
-    """Settings: the graph; `functions` by party (None: what the problem says); how many values are looked at.
+    """Functions that can only be evaluated, minimised together on any connected graph, without a coordinator.
 
-    A round takes 2·steps·draws + 3 values at each agent. `tolerance` ends the run before `rounds` (0: use all of them).
-    `seed` makes the directions repeatable; without it they are secret. `functions_version` is your own name for the
-    functions, to be changed whenever they change: a run with functions needs it to be kept in a store (`savable`).
+    A round takes 2·steps·draws + 3 values at each agent. Exact values leave: it is not private.
+
+    Parameters
+    ----------
+    topology
+        Who may talk to whom; None: all to all for few parties, else a random graph of degree 4.
+    rounds
+        The most rounds.
+    steps
+        Steps of an agent's descent in a round.
+    draws
+        Guesses at the slope in a step, whose mean is taken.
+    average
+        Whether the answer is the mean of the later rounds; else it is the last round.
+    functions
+        By party, a function from coefficients to a finite number; None: what the problem says.
+    seed
+        Makes the directions repeatable; None: they are secret.
+    tolerance
+        Stop when no agent disagrees or moves by more than this in a round; 0: use all rounds.
+    functions_version
+        Your own name for the functions, to be changed whenever they change: a run with functions needs it to be kept in
+        a store (`savable`).
     """
 
     topology: Graph | None = None
@@ -330,12 +350,29 @@ class GraphZerothOrder(GraphMethod):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in named.items())})"
 
     def rng(self, gate: Gate) -> np.random.Generator:
-        """Directions of this agent: repeatable with a seed, else from a secret that survives a crash."""
+        """Directions of this agent: repeatable with a seed, else from a secret that survives a crash.
+
+        Parameters
+        ----------
+        gate
+            The agent's own.
+        """
         if self.seed is not None:
             return np.random.default_rng([self.seed, *bytes(gate.node, "utf-8")])
         return np.random.default_rng(int.from_bytes(gate.secret("directions"), "little"))
 
     def row_function(self, job: Job, block: Block, agent: str) -> Function:
+        """What an agent evaluates where rows are split.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        block
+            The agent's rows and their labels.
+        agent
+            Its name.
+        """
         if self.functions is not None:
             return self.functions[agent]
         loss = job.problem.loss
@@ -351,6 +388,17 @@ class GraphZerothOrder(GraphMethod):
         return value
 
     def column_function(self, job: Job, block: Block, agent: str) -> Function:
+        """What an agent evaluates where columns are split.
+
+        Parameters
+        ----------
+        job
+            What was asked for: problem, parties and terms.
+        block
+            The agent's columns.
+        agent
+            Its name.
+        """
         return self.functions[agent] if self.functions is not None else own_term(job, block.positions).value
 
     def check(self, job: Job) -> None:
