@@ -354,7 +354,7 @@ def test_every_target_of_the_makefile_is_in_the_contributors_guide() -> None:
 
 @pytest.mark.parametrize("package", ["kernels", "methods", "problem"])
 def test_every_letter_that_is_an_argument_is_in_the_table_of_symbols(package: str) -> None:
-    listed = set(re.findall(r"`(\w+)`", (ROOT / "docs/understand/symbols.md").read_text()))
+    listed = set(re.findall(r"`(\w+)`", (ROOT / "docs/understand/concepts.md").read_text()))
     used = set()
     for path in (ROOT / "src/colonnade" / package).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -380,7 +380,7 @@ def test_every_field_of_a_job_file_is_described_and_its_values_are_named(tmp_pat
     section = page.read_text().partition("## job.toml")[2].partition("\n## ")[0]
     named = set(re.findall(r'[`"](\w+)[`"]', section))
     assert known_values().keys() - named == set()
-    (example,) = [text for text in fences(page, "toml") if "[problem]" in text]
+    (example,) = re.findall(r"^```toml\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     (tmp_path / "job.toml").write_text(example)
     assert isinstance(load_job(tmp_path / "job.toml").method, co.PrivateGram)
 
@@ -415,6 +415,7 @@ def test_what_cannot_stand_in_a_job_file_is_said_to_be_for_python_only(tmp_path:
 # ------------------------------------------------------------------------------------------------ design and threat model
 
 DESIGN, THREATS = ROOT / "docs/develop/design.md", ROOT / "docs/understand/threat-model.md"
+CONCEPTS = ROOT / "docs/understand/concepts.md"
 # In backticks on these two pages, and no name of the source: SQLite's, Python's, a file of a store, the package itself.
 FOREIGN = {"secure_delete", "repr", "runs.db", "colonnade"}
 
@@ -429,20 +430,20 @@ def private_methods() -> dict[str, type]:
 
 
 def test_the_trust_models_and_guarantees_of_the_pages_are_those_of_the_code() -> None:
-    assert [str(trust) for trust in Trust] == [row[0].strip("`") for row in rows(DESIGN, "Name", "The adversary")]
-    said = {row[0].strip("`"): ticked(row[2])[0] for row in rows(DESIGN, "Name", "The adversary")}
+    assert [str(trust) for trust in Trust] == [row[0].strip("`") for row in rows(CONCEPTS, "Name", "The adversary")]
+    said = {row[0].strip("`"): ticked(row[2])[0] for row in rows(CONCEPTS, "Name", "The adversary")}
     assumed = {str(t): Guarantee.CONDITIONAL if OF_TRUST.get(t) else Guarantee.PROVEN for t in Trust}
     assert said == {trust: str(word) for trust, word in assumed.items()}
-    for page in (DESIGN, THREATS):
+    for page in (CONCEPTS, THREATS):
         assert {str(trust) for trust in Trust} <= set(ticked(page.read_text())), page.name
-    assert {str(word) for word in Guarantee} <= set(ticked(DESIGN.read_text()))
+    assert {str(word) for word in Guarantee} <= set(ticked(CONCEPTS.read_text()))
     known = {
         name: {str(t) for cross in TRUSTS for t in co.PrivateGram(cross=cross).trusts}
         if kind is co.PrivateGram
         else {str(t) for t in kind().trusts}
         for name, kind in private_methods().items()
     }
-    table = rows(DESIGN, "Method with a derivation")
+    table = rows(CONCEPTS, "Method with a derivation")
     assert known == {row[0].strip("`"): {word for word in ticked(row[1]) if word in set(Trust)} for row in table}
 
 

@@ -507,7 +507,7 @@ def test_of_many_names_eight_are_shown() -> None:
 
 
 def test_the_page_about_the_file_shows_what_init_writes() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs/use/config.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs/use/files.md").read_text()
     assert f"```toml\n{template(DataKind.FEDERATION)}```" in page
     holder = template(DataKind.HOLDER)
     data = holder[holder.index("[data]") : holder.index("\n[problem]")].rstrip()

@@ -22,9 +22,7 @@ STOPPED = "interrupted; with the same store, the same command goes on where this
 
 
 def fit(
-    config: Annotated[
-        Path, typer.Argument(metavar="CONFIG.toml", help="What to run and on what (docs/use/config.md).")
-    ],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to run and on what (docs/use/files.md).")],
     epsilon: Annotated[float | None, typer.Option(help="The budget, instead of the one in the file.")] = None,
     delta: Annotated[float | None, typer.Option(help="Its delta; 1e-6 where the file has none.")] = None,
     bounds_are_public: options.BoundsArePublic = False,

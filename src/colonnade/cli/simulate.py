@@ -20,7 +20,7 @@ USUAL = "0.1,0.3,1,3"
 
 
 def simulate(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="As for `colonnade fit` (docs/use/config.md).")],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="As for `colonnade fit` (docs/use/files.md).")],
     epsilons: Annotated[str, typer.Option(help="Budgets to compare, as in 0.5,1,2.")] = USUAL,
     splits: Annotated[int, typer.Option(min=2, help="Splits of the rows; standard errors are over them.")] = 5,
     repeats: Annotated[int, typer.Option(min=1, help="Private runs on each split, which are averaged.")] = 1,

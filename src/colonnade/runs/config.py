@@ -1,6 +1,6 @@
 """One file for a whole run: data, problem, method, privacy, where to keep it.
 
-`colonnade init` writes one to start from, and docs/use/config.md describes every field: store, output, report, [data]
+`colonnade init` writes one to start from, and docs/use/files.md describes every field: store, output, report, [data]
 with a table for each of its parties, and a job. Paths are relative to the file. Between organisations a file holds the
 job alone: problem, method and privacy as a user writes them down (docs/use/files.md).
 

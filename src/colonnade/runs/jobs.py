@@ -82,7 +82,7 @@ class Jobs:
         name
             What to call the job.
         job
-            The path of a job file (docs/use/config.md); a mistake in it is told now.
+            The path of a job file (docs/use/files.md); a mistake in it is told now.
         owner
             Who submits it; None: the user of this process.
         """
