@@ -78,7 +78,7 @@ def table(figures: dict[str, Any]) -> str:
     rows = figures["rows"]
     lines = [f"| {m['model']} | {with_error(m['auc'], m['auc_error'])} |" for m in figures["models"]]
     note = (
-        f"One run of `colonnade demo`: {rows['training']:,} flights to learn from, {rows['held_out']:,} to judge by, "
+        f"One run of `colonnade demo`: {rows['training']:,} training flights, {rows['held_out']:,} held-out flights, "
         f"± one standard error, ε = {figures['epsilon']:g}, δ = {figures['delta']:g}."
     )
     return "\n".join(["| Which flights are late? | AUC on held-out flights |", "| --- | --- |", *lines, "", note])

@@ -23,6 +23,7 @@ from colonnade.privacy.statement import (
     Trust,
     check_delta,
     derived_statement,
+    not_private,
     remarks_on,
     replaced_ledgers,
     with_trust,
@@ -56,6 +57,24 @@ def test_a_statement_that_rests_on_an_assumption_is_conditional_and_names_it(tru
     assert statement.guarantee == Guarantee.CONDITIONAL
     assert f"It holds if {as_clause(statement.conditions, Kind.HOLDS_IF)}." in statement.sentence
     assert "\n" not in statement.sentence
+
+
+@pytest.mark.parametrize("trust", list(Trust))
+def test_the_summary_has_the_figures_first_and_then_a_line_for_all_conditions_of_a_kind(trust):
+    statement = stated(trust, Condition(Code.LARGE_DELTA, (1e-6, 1_000_000, "rows")))
+    first, *others = statement.summary.split("\n")
+    assert first.startswith("ε = 1, δ = 1e-06 for one row, replace one row (")
+    assert f"{statement.guarantee}, trust model: {trust})" in first
+    assert ("computational" in first) is statement.computational
+    heads = {"Holds if ": Kind.HOLDS_IF, "Does not protect against ": Kind.BROKEN_BY, "Note: ": Kind.NOTE}
+    said = {head: as_clause(statement.conditions, kind) for head, kind in heads.items()}
+    assert others == [f"{head}{clause}" for head, clause in said.items() if clause]
+
+
+def test_the_summary_of_a_run_that_is_not_private_is_its_sentence():
+    statement = not_private("exact values left", ROW, "every message")
+    assert statement.summary == statement.sentence
+    assert statement.summary.startswith("Not private: exact values left.")
 
 
 def test_the_secure_line_is_computational_and_says_what_pooling_costs():

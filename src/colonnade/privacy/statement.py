@@ -237,16 +237,31 @@ class PrivacyStatement:
         return any(one.code is code for one in self.conditions)
 
     @property
+    def _notion(self) -> str:
+        """What epsilon and delta are of."""
+        return "computational differential privacy" if self.computational else "differential privacy"
+
+    @property
+    def summary(self) -> str:
+        """A line of figures, then what it rests on, what it does not protect against, and notes: a line each."""
+        if self.guarantee == Guarantee.NONE:
+            return self.sentence
+        figures = f"ε = {shown(self.epsilon)}, δ = {shown(self.delta)} for {self.unit}, {self.neighbours}"
+        lines = [f"{figures} ({self._notion}, {self.guarantee}, trust model: {self.trust})"]
+        heads = {Kind.HOLDS_IF: "Holds if", Kind.BROKEN_BY: "Does not protect against", Kind.NOTE: "Note:"}
+        lines += [f"{head} {said}" for kind, head in heads.items() if (said := as_clause(self.conditions, kind))]
+        return "\n".join(lines)
+
+    @property
     def sentence(self) -> str:
         """All of it in words, as a report prints it."""
         said = as_clause(self.conditions, Kind.NOTE)
         notes = f" Note: {said}." if said else ""
         if self.guarantee == Guarantee.NONE:
             return f"Not private: {self.derivation}. The adversary sees {self.sees}.{notes}"
-        kind = "computational differential privacy" if self.computational else "differential privacy"
         rests, broken = (as_clause(self.conditions, kind) for kind in (Kind.HOLDS_IF, Kind.BROKEN_BY))
         return (
-            f"({shown(self.epsilon)}, {shown(self.delta)})-{kind} for {self.unit}, {self.neighbours}, "
+            f"({shown(self.epsilon)}, {shown(self.delta)})-{self._notion} for {self.unit}, {self.neighbours}, "
             f"against an adversary who sees {self.sees} (trust model: {self.trust}). "
             f"Guarantee: {self.guarantee}, {self.derivation}."
             + (f" It holds if {rests}." if rests else "")
@@ -261,7 +276,6 @@ class PrivacyStatement:
         if self.guarantee == Guarantee.NONE:
             facts = {"why": self.derivation, "the adversary sees": self.sees, **by_kind(self.conditions)}
             return notebook.shown("Not private", facts)
-        kind = "computational differential privacy" if self.computational else "differential privacy"
         facts = {
             "epsilon": shown(self.epsilon),
             "delta": shown(self.delta),
@@ -271,7 +285,7 @@ class PrivacyStatement:
             "guarantee": f"{self.guarantee}, {self.derivation}",
             **by_kind(self.conditions),
         }
-        return notebook.shown(f"({shown(self.epsilon)}, {shown(self.delta)})-{kind}", facts)
+        return notebook.shown(f"({shown(self.epsilon)}, {shown(self.delta)})-{self._notion}", facts)
 
     def table(self) -> dict[str, Any]:
         """Every figure by its name, for a table or JSON."""
