@@ -17,6 +17,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,10 @@ def models(epsilon: float, X: Any) -> Iterator[tuple[str, Any, Any]]:
         yield "Colonnade, certified, radius 200", SparseClassifier(radius=200.0), X
         yield "scikit-learn", LogisticRegression(max_iter=300), X
         return
-    private = {"epsilon": epsilon, "delta": 1e-6, "classes": [-1, 1]}
-    yield "Colonnade", SparseClassifier(**private), X
-    yield "Colonnade, at most 2,000 columns", SparseClassifier(**private, max_features=2000), X
-    yield "Colonnade, Frank-Wolfe", SparseClassifier(**private, method="frank-wolfe"), X
+    private = partial(SparseClassifier, epsilon=epsilon, delta=1e-6, classes=[-1, 1])
+    yield "Colonnade", private(), X
+    yield "Colonnade, at most 2,000 columns", private(max_features=2000), X
+    yield "Colonnade, Frank-Wolfe", private(method="frank-wolfe"), X
     diffprivlib = their_model()
     if diffprivlib is not None and math.prod(X.shape) <= DENSEST:
         yield "diffprivlib (delta = 0)", diffprivlib(epsilon=epsilon, data_norm=1.0), unit_rows(X)

@@ -28,6 +28,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from scipy import sparse
@@ -100,6 +101,7 @@ def figures_1_and_2(train: Rows, test: Rows, widths: Sequence[int], marks: Seque
     blocks, y = [sparse.csr_array(train[0][:, share]) for share in shares(widths).values()], train[1].astype(np.float64)
     print(f"  {'test log loss after epoch':44}" + "".join(f"{mark:10}" for mark in marks))
     show("ours, balanced", [log_loss(*test, ours(train, widths, mark)) for mark in marks])
+    named: list[tuple[str, ParallelSharing | FeatureSGD]]
     named = [(f"published, rho = {c:g}/n", ParallelSharing(RIDGE, c / y.size)) for c in (0.1, 1.0, 10.0, 100.0)]
     named += [(f"SGD, rate {rate:g}", FeatureSGD(RIDGE, rate)) for rate in (0.001, 0.01, 0.1)]
     for name, method in named:
@@ -149,7 +151,7 @@ def many_parties() -> None:
         X = math.sqrt(0.1) * rng.normal(size=(rows, columns)) + math.sqrt(0.9) * rng.normal(size=(rows, 1))
         y = X @ rng.normal(size=columns) / math.sqrt(columns) + 0.3 * rng.normal(size=rows)
         problem = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
-        best = np.linalg.solve(X.T @ X / rows + 0.1 * np.eye(columns), X.T @ y / rows)
+        best: np.ndarray = np.linalg.solve(X.T @ X / rows + 0.1 * np.eye(columns), X.T @ y / rows)
         low, high = (problem.objective(X @ x, x, y) for x in (best, np.zeros(columns)))
 
         def distance(x: np.ndarray, X: Any = X, y: Any = y, low: float = low, high: float = high) -> float:
@@ -170,20 +172,19 @@ def many_parties() -> None:
 @contextmanager
 def fixed(penalty: float) -> Iterator[None]:
     """Runs in which every agent keeps this rho."""
-    network, changes = consensus.Network, (anchored.MOST_CHANGES, consensus.MOST_CHANGES)
 
-    class Fixed(network):  # type: ignore[misc, valid-type]
-        def __init__(self, *given: object) -> None:
+    class Fixed(consensus.Network):
+        def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             self.penalty = penalty
 
-    graph_admm.Network = graph_ridge.Network = Fixed  # type: ignore[misc]
-    anchored.MOST_CHANGES = consensus.MOST_CHANGES = 0
-    try:
+    with (
+        mock.patch.object(graph_admm, "Network", Fixed),
+        mock.patch.object(graph_ridge, "Network", Fixed),
+        mock.patch.object(anchored, "MOST_CHANGES", 0),
+        mock.patch.object(consensus, "MOST_CHANGES", 0),
+    ):
         yield
-    finally:
-        graph_admm.Network = graph_ridge.Network = network  # type: ignore[misc]
-        anchored.MOST_CHANGES, consensus.MOST_CHANGES = changes
 
 
 def rounds_needed(fed: co.Federation, problem: co.Problem, method: Any, answer: np.ndarray) -> int:
@@ -199,8 +200,9 @@ def best_fixed(
 ) -> tuple[int, float]:
     """The fewest rounds of any rho of the grid, and that rho; a run ends as soon as it is no longer the fewest."""
     grid = list(10.0 ** np.arange(-1.5, 1.51, 0.5))
-    if kind is co.GraphRidge and problem.penalty.a < 0.1:  # a weak ridge has a second valley, at the columns' curvature
-        grid += [share / problem.penalty.a for share in (0.1, 0.3, 1.0)]
+    ridge = problem.penalty if kind is co.GraphRidge else None
+    if isinstance(ridge, co.Ridge) and ridge.a < 0.1:  # a weak ridge has a second valley, at the columns' curvature
+        grid += [share / ridge.a for share in (0.1, 0.3, 1.0)]
     best, at = most, math.nan
     for penalty in sorted(grid, key=lambda rho: abs(math.log(rho * 2 * len(graph.edges) / graph.size))):
         with fixed(float(penalty)):

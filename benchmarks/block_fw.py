@@ -15,12 +15,14 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 import colonnade as co
 from colonnade.methods.frank_wolfe.block import BlockFrankWolfe
 from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
+from colonnade.methods.method import Method
 from colonnade.privacy.accountant import rho_for
 from colonnade.problem.problem import PublicLabels
 from colonnade.problem.sampling import Elementary, Nice, PerParty, Sampling, least_probability
@@ -81,7 +83,7 @@ def best_model(A: np.ndarray, y: np.ndarray, radius: float) -> np.ndarray:
 
 
 def fitted(
-    A: np.ndarray, y: np.ndarray, parties: int, method: object, privacy: co.Privacy, radius: float
+    A: np.ndarray, y: np.ndarray, parties: int, method: Method, privacy: co.Privacy, radius: float
 ) -> np.ndarray:
     one = {"holder": slice(None)}
     alone = isinstance(method, co.CentralFrankWolfe)
@@ -95,16 +97,16 @@ def compare(table: Table, n: int, d: int, epsilon: float, runs: int, parties: in
     A, y = table(n, d, 0)
     delta, best, zero = 1e-6, best_model(A, y, radius), LOSS.value(np.zeros(n), y)
     floor = LOSS.value(A @ best, y)
-    terms = {"epsilon": epsilon, "delta": delta, "feature_bound": 1.0, "label_bound": 1.0}
-    parts = np.array_split(np.arange(d), parties)
+    terms = partial(co.Privacy, epsilon, delta, feature_bound=1.0, label_bound=1.0)
+    parts = [part.tolist() for part in np.array_split(np.arange(d), parties)]
     published = PublishedBlockFrankWolfe(epsilon, delta, parties, rounds=10, radius=radius)
     rows = max(4, min(n // 10, 200) // 4 * 4)
 
     length = 1.2 * float(np.sqrt(d / 9))  # of a row, by how the tables are made; what is longer is clipped
 
-    def private(method: object, trust: str = "nobody") -> Solve:
+    def private(method: Method, trust: str = "nobody") -> Solve:
         norm = length if trust == "secure" else None
-        return lambda _: fitted(A, y, parties, method, co.Privacy(**terms, trust=trust, row_norm=norm), radius)
+        return lambda _: fitted(A, y, parties, method, terms(trust=trust, row_norm=norm), radius)
 
     methods: dict[str, Solve] = {
         "x = 0": lambda _: np.zeros(d),

@@ -430,7 +430,7 @@ def resampled(quick: bool, bars: Bars) -> None:
             print(f"    labels permuted: the overall test refuses {np.mean(refused):.3f}")
             bars.ask(
                 f"{name}, ε {epsilon:g}: permuted labels refused at most .09",
-                np.mean(refused) <= 0.09 + Bars(repeats).room(),
+                float(np.mean(refused)) <= 0.09 + Bars(repeats).room(),
             )
             if name == "credit-default":
                 room = bars.room()
@@ -454,7 +454,7 @@ def whole_runs(quick: bool, bars: Bars) -> None:
         f"{count} runs of co.fit: noise of {len(z):,} entries beside its sd: mean {np.mean(z):.3f}, sd {np.std(z):.3f}"
     )
     room = max(0.0, 3.0 * (1.0 / math.sqrt(2.0 * len(z)) - 1.0 / math.sqrt(2.0 * 50 * 35)))
-    bars.ask("noise of whole runs within .95 to 1.05 sds", 0.95 - room <= np.std(z) <= 1.05 + room)
+    bars.ask("noise of whole runs within .95 to 1.05 sds", 0.95 - room <= float(np.std(z)) <= 1.05 + room)
     rows, hits, count = 200_000, [], 10 if quick else bars.repeats
     X = rng.uniform(-1, 1, (rows, 5))
     truth = [0.5, -0.3, 0.2, 0.0, 0.1]
@@ -462,7 +462,7 @@ def whole_runs(quick: bool, bars: Bars) -> None:
         found = _run(X, X @ truth + 0.5 * rng.normal(size=rows), 10.0, 4.0).inference(units="encoded")
         hits += [low <= b <= high for (low, high), b in zip(found.intervals.values(), [*truth, 0.0], strict=True)]
     print(f"{count} runs of co.fit, labels within ±10 of sd 0.6, 200,000 rows, ε 4: cover {np.mean(hits):.3f}")
-    bars.ask("labels of a wide range covered .93", np.mean(hits) >= 0.93 - 3.0 * math.sqrt(0.05 / len(hits)))
+    bars.ask("labels of a wide range covered .93", float(np.mean(hits)) >= 0.93 - 3.0 * math.sqrt(0.05 / len(hits)))
 
 
 def _run(X: np.ndarray, y: np.ndarray, reach: float, epsilon: float) -> co.Fit:

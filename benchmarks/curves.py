@@ -38,7 +38,7 @@ class Table:
         return replace(self, data=replace(self.data, schemas=schemas))
 
 
-def made(X: np.ndarray, y: np.ndarray, wide: bool = True, numbers: bool = False) -> Table:
+def made(X: np.ndarray, y: np.ndarray, *, wide: bool = True, numbers: bool = False) -> Table:
     """A table between parties; bounds are its range and a tenth (`wide`), or two standard deviations."""
     X = np.asarray(X, float)[:, np.random.default_rng(0).permutation(X.shape[1])]
     parts, schemas, blocks = np.array_split(np.arange(X.shape[1]), min(len(PARTIES), X.shape[1])), {}, []

@@ -15,6 +15,7 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ GAP = 1e-3
 def relative_gap(problem: co.Problem, X: Any, y: np.ndarray, x: np.ndarray) -> float:
     scores = np.asarray(X @ x)
     gradient = np.asarray(X.T @ problem.loss.slope(scores, y))
+    assert problem.constraint is not None
     return problem.constraint.gap(x, gradient) / problem.loss.value(np.zeros(y.size), y)
 
 
@@ -92,7 +94,8 @@ def dorothea(radius: float) -> None:
     def lasso(alpha: float) -> np.ndarray:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return Lasso(alpha=alpha, fit_intercept=False, max_iter=2000, tol=1e-5).fit(X, y).coef_
+            model = Lasso(alpha=alpha, fit_intercept=False, max_iter=2000, tol=1e-5)
+            return np.asarray(model.fit(X, y).coef_)
 
     top = float(np.abs(X.T @ y).max()) / y.size
     problem = co.Problem(co.LeastSquares(), co.L1Ball(radius))
@@ -115,7 +118,7 @@ def rcv1(radius: float) -> None:
             model = LogisticRegression(
                 l1_ratio=1.0, C=1.0 / (alpha * y.size), solver="liblinear", fit_intercept=False, tol=1e-4
             )
-            return model.fit(sparse.csr_matrix(X), y).coef_.ravel()
+            return np.asarray(model.fit(sparse.csr_matrix(X), y).coef_).ravel()
 
     top = float(np.abs(X.T @ y).max()) / (2 * y.size)
     problem = co.Problem(co.Logistic(), co.L1Ball(radius))
@@ -184,7 +187,10 @@ def objective_after(fit: co.Fit, columns: int) -> float:
             last = line["round"]
             break
     later = [note["objective"] for note in fit.notes if note["round"] > last + 1]
-    return float(later[0] if later else fit.objective)
+    if later:
+        return float(later[0])
+    assert fit.objective is not None
+    return fit.objective
 
 
 # ------------------------------------------------------------------------------------------------ one round
@@ -205,7 +211,7 @@ def one_round(nodes: int = 100, rounds: int = 50) -> None:
     product = timed(lambda: [csc_rmatvec(X.data, X.indices, X.indptr, r, out) for _ in range(20)]) / 20
 
     def per_round(federation: co.Federation) -> float:
-        whole, start = (timed(lambda m=m: co.fit(federation, problem, m)) for m in (method, once))
+        whole, start = (timed(partial(co.fit, federation, problem, m)) for m in (method, once))
         return (whole - start) / (rounds - 1)
 
     ours, messages = per_round(full), per_round(empty)

@@ -46,11 +46,12 @@ from colonnade.methods.gram.rule import (
     survival,
     weigh,
 )
-from colonnade.methods.gram.solve import Link, solve
+from colonnade.methods.gram.solve import solve
 from colonnade.model.job import Job
 from colonnade.model.release import Sums
 from colonnade.privacy.accountant import rho_for
 from colonnade.problem import LeastSquares, Logistic, Problem
+from colonnade.problem.link import Link
 from papers.comparison.tables import encoded
 
 EPSILONS = (0.1, 1.0, 4.0)
@@ -339,7 +340,7 @@ class Held:
 def held_out(data: Dataset, test: np.ndarray, x: np.ndarray, intercept: float, link: Link, sent: float = 0.0) -> Held:
     y, scores = data.y[test], data.matrix[test] @ x + intercept
     p = link(scores)
-    return Held(auc(y, scores), miscalibration(y, p), log_loss(y, p), np.count_nonzero(x), sent)
+    return Held(auc(y, scores), miscalibration(y, p), log_loss(y, p), int(np.count_nonzero(x)), sent)
 
 
 def real(

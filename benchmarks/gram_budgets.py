@@ -20,9 +20,10 @@ import numpy as np
 from benchmarks.battery import BATTERY, Kind, judged
 from benchmarks.gram import PROBLEM, Dataset, Releases, auc, load, log_loss, splits
 from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
-from colonnade.methods.gram.solve import Link
 from colonnade.privacy.statement import Privacy
+from colonnade.problem.link import Link
 from papers.figures import lou_comparison
+from papers.registry import data_folder
 
 TABLES = (("nhanes-diabetes", 1_000), ("nhanes-diabetes", None), ("credit-default", 3_000), ("credit-default", None))
 MORE = (("a9a", None), ("a9a", 3_000))
@@ -142,7 +143,7 @@ def steps_of_blocks(problem: str, rows: int, columns: int, parties: int, count: 
 
 
 def blocks(quick: bool) -> None:
-    folder, count = lou_comparison.data_folder(), 2 if quick else 8
+    folder, count = data_folder(), 2 if quick else 8
     known = folder is not None and (folder / lou_comparison.ADULT).is_dir()
     if not known:
         print(f"block Frank-Wolfe, {lou_comparison.ADULT}: skipped, set COLONNADE_DATA to the folder that has it")

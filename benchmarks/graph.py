@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import colonnade as co
+from papers.figure import Row
 from papers.figures import (
     gratton_5_rivals,
     gratton_graph,
@@ -177,10 +179,17 @@ def connectivity(sizes: tuple[int, ...]) -> None:
     print("| --- | --- | --- | --- | --- |")
     for agents in sizes:
         rows = [rounds_against_connectivity.run(graph, agents, 0)[0] for graph in rounds_against_connectivity.FAMILIES]
-        for row in sorted(rows, key=lambda row: row["connectivity"]):
-            sent = row["rounds"] * row["bytes"]
-            told = f"{row['connectivity']:.3g} | {row['rounds']:,} | {sent:,.0f}"
+        for row in sorted(rows, key=partial(figure, "connectivity")):
+            rounds = figure("rounds", row)
+            sent = rounds * figure("bytes", row)
+            told = f"{figure('connectivity', row):.3g} | {rounds:,} | {sent:,.0f}"
             print(f"| {agents} | {row['graph']} | {told} |", flush=True)
+
+
+def figure(name: str, row: Row) -> float:
+    value = row[name]
+    assert isinstance(value, (int, float))
+    return value
 
 
 def print_rival(problem: str, name: str, labels: str, ends: list[dict[str, Any]]) -> None:

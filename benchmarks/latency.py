@@ -30,8 +30,9 @@ from itertools import count as counting
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, ClassVar, NamedTuple
+from unittest import mock
 
-import grpc
+import grpc  # type: ignore[import-untyped]  # grpcio carries no types
 import numpy as np
 
 import colonnade as co
@@ -135,7 +136,7 @@ def bare(folder: Path, count: int, kind: str = "bare") -> Iterator[Round]:
             yield request
             answers.put(next(arriving))
 
-    class Door(grpc.GenericRpcHandler):
+    class Door(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio carries no types
         def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
             return grpc.stream_stream_rpc_method_handler(talk) if details.method == _BARE else None
 
@@ -313,9 +314,10 @@ def whole(folder: Path, count: int, size: int, rounds: int, between: Callable[[]
             def listening(run: str, setups: Any, books: Any, _: Any, call: Any) -> Any:
                 return hosted_nodes(run, setups, books, noted, call)
 
-            hub.hosted_nodes = listening  # type: ignore[method-assign]
             problem = co.Problem(co.LeastSquares(), co.L1Ball(1.0))
-            co.fit(co.Federation.elsewhere(made), problem, Catch(rounds + WARM, size), engine=hub, store=store)
+            method = Catch(rounds + WARM, size)
+            with mock.patch.object(hub, "hosted_nodes", listening):
+                co.fit(co.Federation.elsewhere(made), problem, method, engine=hub, store=store)
     return spent[WARM:]
 
 

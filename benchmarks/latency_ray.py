@@ -28,7 +28,8 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.store import MemoryLog
 from colonnade.privacy.values import Released
-from colonnade.runtime.hosted_node import HostedNode, NodeSetup
+from colonnade.runtime.hosted_node import HostedNode
+from colonnade.runtime.node import NodeSetup
 from colonnade.runtime.program import COORDINATOR, Program, ask, ask_one, last, message, receive, tell
 from colonnade.runtime.ray import Host, Ray
 from colonnade.runtime.run_store import MemoryStore, RunStore
@@ -64,7 +65,7 @@ class Good:
     """Party → coordinator: understood."""
 
 
-REPLIES = {Ping: Pong, Enough: Good}
+REPLIES: dict[type | None, type] = {Ping: Pong, Enough: Good}
 
 
 def asking(parties: tuple[str, ...], payload: Bytes, rounds: int, times: list[Spent], _: Gate) -> Program[None]:
@@ -147,7 +148,7 @@ def bare(actors: list[Any], size: int, rounds: int, run_log: RunLog | None = Non
 def echoes(count: int, folder: str | None) -> Iterator[list[Any]]:
     import ray
 
-    actors = [ray.remote(num_cpus=0)(Echo).remote(folder) for _ in range(count)]
+    actors: list[Any] = [ray.remote(num_cpus=0)(Echo).remote(folder) for _ in range(count)]
     try:
         yield actors
     finally:

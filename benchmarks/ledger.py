@@ -10,8 +10,9 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from colonnade.data.federation_file import new_key
 from colonnade.network.replaced_ledger import keyed_head
@@ -28,6 +29,7 @@ EVENT = Event(Mechanism.GAUSSIAN, 1e-9, 1.0)
 PLAN: Plan = (Charge(EVENT, 4, "sums"),)
 TERMS = Terms("PrivateGram", "PrivateGram()", "secure", "one row", "changed", "of this code")
 POLICY = Policy(epsilon=1.0, delta=1e-6)
+Found = TypeVar("Found")
 
 
 def main(quick: bool) -> int:
@@ -63,9 +65,9 @@ def _one_run(ledger: Ledger, run: str) -> None:
 def _measure(folder: Path, runs: int, identity: bytes) -> int:
     found: dict[str, list[float]] = {"opening": [], "proposal": [], "a run's seven rows": []}
     for attempt in range(5):
-        store, ledger = _timed(found["opening"], lambda: _open(folder, identity))
-        _timed(found["proposal"], lambda s=store, b=ledger, n=attempt: _propose(s, b, f"asked{n}"))
-        _timed(found["a run's seven rows"], lambda b=ledger, n=attempt: _one_run(b, f"more{n}"))
+        store, ledger = _timed(found["opening"], partial(_open, folder, identity))
+        _timed(found["proposal"], partial(_propose, store, ledger, f"asked{attempt}"))
+        _timed(found["a run's seven rows"], partial(_one_run, ledger, f"more{attempt}"))
         rows = ledger.log.length()
         store.close()
     log = FileLog(RunStore.path_in(folder, "party"))
@@ -99,7 +101,7 @@ def _propose(store: RunStore, ledger: Ledger, run: str) -> None:
     ledger.remembered()
 
 
-def _timed(times: list[float], work: Callable[[], Any]) -> Any:
+def _timed(times: list[float], work: Callable[[], Found]) -> Found:
     began = time.process_time()
     found = work()
     times.append(time.process_time() - began)

@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -244,7 +244,7 @@ def emulated(kind: str) -> dict[str, float]:
         return driven(kind, {}, {"hub": f"127.0.0.1:{port}", "parties": f"127.0.0.1:{line.port}"})
 
 
-def driven(kind: str, inside: dict[str, tuple[str, ...]], address: dict[str, str]) -> dict[str, float]:
+def driven(kind: str, inside: Mapping[str, tuple[str, ...]], address: dict[str, str]) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as place:
         prepare(Path(place), kind)
         start = {

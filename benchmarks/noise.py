@@ -61,8 +61,8 @@ def main(quick: bool = True) -> int:  # noqa: ARG001  one size only
     print(f"\nGaussian release of {NUMBERS:,} numbers")
     for sigma in (0.3, 1.0, 7.5, 1000.0, 2.0**33):
         taken = bytes_a_draw(sigma)
-        fast = median_seconds(lambda s=sigma: ours.discrete_gaussian(NUMBERS, s), 25)
-        slow = median_seconds(lambda s=sigma: reference.discrete_gaussian(NUMBERS, s), 3)
+        fast = median_seconds(partial(ours.discrete_gaussian, NUMBERS, sigma), 25)
+        slow = median_seconds(partial(reference.discrete_gaussian, NUMBERS, sigma), 3)
         system = median_seconds(partial(ours.uniform_bytes, round(taken * NUMBERS)), 25)
         print(
             f"  sigma {sigma:<12g} ours {fast * 1e3:6.2f} ms ({fast / NUMBERS * 1e9:4.0f} ns and {taken:4.1f} bytes each; "
@@ -78,8 +78,8 @@ def main(quick: bool = True) -> int:  # noqa: ARG001  one size only
     }
     convert = median_seconds(shapes["all equal"].tolist, 5)
     for name, scores in shapes.items():
-        fast = median_seconds(lambda x=scores: ours.gumbel_argmax(x, 1.0), 9)
-        slow = median_seconds(lambda x=scores: reference.gumbel_argmax(x, 1.0), 3)
+        fast = median_seconds(partial(ours.gumbel_argmax, scores, 1.0), 9)
+        slow = median_seconds(partial(reference.gumbel_argmax, scores, 1.0), 3)
         print(
             f"  {name:<22} ours {fast * 1e3:6.1f} ms   OpenDP {slow * 1e3:7.1f} ms "
             f"(list conversion {convert * 1e3:.0f} ms)   {slow / fast:6.1f}x"
@@ -133,7 +133,7 @@ def bytes_a_draw(sigma: float) -> float:
     out = np.empty(NUMBERS, dtype=np.int64)
     stream = np.frombuffer(SystemNoise().uniform_bytes(200 * NUMBERS), dtype=np.uint8)
     done, used = _gaussian_kernel(stream, out, exact.numerator, exact.denominator, math.ceil(exact))
-    return used / done
+    return float(used / done)
 
 
 def median_seconds(call: Callable[[], object], repeats: int) -> float:

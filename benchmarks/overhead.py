@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,14 @@ def run(logs: dict[str, Log], matrix: np.ndarray, rounds: int) -> None:
     InProcess().run(nodes)
 
 
+def unrecorded(names: tuple[str, ...], matrix: np.ndarray, rounds: int) -> None:
+    run({name: MemoryLog() for name in names}, matrix, rounds)
+
+
+def products(matrix: np.ndarray, count: int) -> list[np.ndarray]:
+    return [matrix @ np.ones(128) for _ in range(count)]
+
+
 def bare_fsync(folder: Path, size: int = 4096) -> float:
     """Seconds for one write and fsync of a page on the same disk."""
     with (folder / "probe").open("wb") as file:
@@ -93,8 +102,8 @@ def main(quick: bool = True) -> int:
     print(f"driver overhead, 1 KB each way, {rounds} rounds, one process, unrecorded")
     for count in (4, 16):
         names = (COORDINATOR, *(f"p{i}" for i in range(count)))
-        driven = median_time(lambda names=names: run({n: MemoryLog() for n in names}, matrix, rounds))
-        plain = median_time(lambda count=count: [matrix @ np.ones(128) for _ in range(rounds * count)])
+        driven = median_time(partial(unrecorded, names, matrix, rounds))
+        plain = median_time(partial(products, matrix, rounds * count))
         each = (driven - plain) / (2 * rounds * count) * 1e6
         print(
             f"  {count:3} parties  {driven / rounds * 1e3:7.3f} ms a round, own compute {plain / rounds * 1e3:6.3f} ms:"

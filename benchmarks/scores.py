@@ -96,12 +96,12 @@ def _command(*words: str) -> list[str]:
 
 def _start(folder: Path, ports: list[int]) -> list[subprocess.Popen[bytes]]:
     lines, http_port = ports
-    shared = {"env": {**os.environ, "OPENBLAS_NUM_THREADS": "1"}}
-    serve = [*_command("serve"), folder / "order.json", folder / f"{HOLDER}.toml", "--quiet"]
-    running = [subprocess.Popen([*serve, "--listen", f"127.0.0.1:{lines}", "--port", str(http_port)], **shared)]
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    serve: list[str | Path] = [*_command("serve"), folder / "order.json", folder / f"{HOLDER}.toml", "--quiet"]
+    running = [subprocess.Popen([*serve, "--listen", f"127.0.0.1:{lines}", "--port", str(http_port)], env=env)]
     for name in NAMES[1:]:
-        part = [*_command("part"), folder / "order.json", folder / f"{name}.toml", "--quiet"]
-        running.append(subprocess.Popen([*part, "--holder", f"localhost:{lines}"], **shared))
+        part: list[str | Path] = [*_command("part"), folder / "order.json", folder / f"{name}.toml", "--quiet"]
+        running.append(subprocess.Popen([*part, "--holder", f"localhost:{lines}"], env=env))
     return running
 
 

@@ -12,7 +12,7 @@ import functools
 import resource
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,7 +42,7 @@ class Clocked:
     """The engine in process, with the processor's seconds of each node."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = defaultdict(float)
 
     def run(self, nodes: Mapping[str, Any], carry: Any = deliver_once) -> Any:
         for name, node in nodes.items():
@@ -98,12 +98,12 @@ def _demo(quick: bool) -> None:
     print(f"the demo's tables, {lines.rows:,} rows, epsilon 1 ({party}: {column})")
     numbers, classes = (co.Problem(loss, intercept=True) for loss in (co.LeastSquares(), co.Logistic()))
     as_they_are = co.PrivateGram(purpose="inference")
-    for title, fed, problem, method, bounds in (
-        ("raw, lines", lines, numbers, as_they_are, {"label_range": (-1, 1)}),
-        ("centred, lines", lines, classes, co.PrivateGram(), {}),
-        ("centred, curves", curves, classes, co.PrivateGram(), {}),
+    for title, fed, problem, method, label_range in (
+        ("raw, lines", lines, numbers, as_they_are, (-1, 1)),
+        ("centred, lines", lines, classes, co.PrivateGram(), None),
+        ("centred, curves", curves, classes, co.PrivateGram(), None),
     ):
-        privacy = co.Privacy(1.0, 1e-6, trust="secure", **bounds)
+        privacy = co.Privacy(1.0, 1e-6, trust="secure", label_range=label_range)
         with tempfile.TemporaryDirectory() as store:
             began = time.process_time()
             fit = co.fit(fed, problem, method, privacy, store=store)

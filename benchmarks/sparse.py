@@ -20,9 +20,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -45,6 +46,8 @@ MATCHED = 1e-6  # by how much skglm's objective may be above ours, of ours
 ROUNDS = 4_000
 DELTA = 1e-6
 BASELINE_STEPS = 50
+
+Result = TypeVar("Result")
 
 
 class Shape(NamedTuple):
@@ -118,7 +121,7 @@ def _fill_words(stream: Stream, out: np.ndarray) -> None:
         out[i] = next_word(stream)
 
 
-def seconds(job: Callable[[], Any]) -> tuple[float, Any]:
+def seconds(job: Callable[[], Result]) -> tuple[float, Result]:
     start = time.process_time()
     result = job()
     return time.process_time() - start, result
@@ -226,21 +229,28 @@ def algorithm_1(data: Data, steps: int) -> float:
     return min(strict, fast) / steps
 
 
+def exact(data: Data, rounds: int, scale: float) -> tuple[Picks, Counts]:
+    return exact_picks(
+        *data.columns,
+        data.y,
+        loss=LossCode.LOGISTIC,
+        radius=RADIUS,
+        rounds=rounds,
+        scale=scale,
+        feature_bound=data.bound,
+        stream=fresh_stream(),
+    )
+
+
+def theirs(data: Data, rounds: int, scale: float) -> Picks:
+    return published_big_step_little_step(
+        data.columns, data.rows, data.y, radius=RADIUS, rounds=rounds, scale=scale, stream=fresh_stream()
+    )
+
+
 def ours(data: Data, scale: float, rounds: int = ROUNDS) -> tuple[float, Picks, Counts]:
     """Median CPU seconds of three runs (of one, where one is long), and the last run's picks and counts."""
-
-    def job() -> Any:
-        return exact_picks(
-            *data.columns,
-            data.y,
-            loss=LossCode.LOGISTIC,
-            radius=RADIUS,
-            rounds=rounds,
-            scale=scale,
-            feature_bound=data.bound,
-            stream=fresh_stream(),
-        )
-
+    job = partial(exact, data, rounds, scale)
     repeats = [seconds(job)]
     while len(repeats) < 3 and repeats[0][0] < 5.0:
         repeats.append(seconds(job))
@@ -322,11 +332,7 @@ def private_table(data: Data) -> list[Bar]:
         # over the same rounds for both: early rounds may cost another sum than late ones
         few = ROUNDS if data.csc.nnz < LONG else 5
         ours_few = took if few == ROUNDS else ours(data, scale, few)[0]
-        published, _ = seconds(
-            lambda scale=scale, few=few: published_big_step_little_step(
-                data.columns, data.rows, data.y, radius=RADIUS, rounds=few, scale=scale, stream=fresh_stream()
-            )
-        )
+        published, _ = seconds(partial(theirs, data, few, scale))
         ratio = step * ROUNDS / took
         charged = (step * ROUNDS + data.conversion) / (took + data.conversion)
         print(
@@ -363,11 +369,7 @@ def low_noise(data: Data, quick: bool) -> list[Bar]:
         step = algorithm_1(data, BASELINE_STEPS)
         took, picks, counts = ours(data, base * factor)
         few = 40 if quick else 400
-        published, _ = seconds(
-            lambda factor=factor, few=few: published_big_step_little_step(
-                data.columns, data.rows, data.y, radius=RADIUS, rounds=few, scale=base * factor, stream=fresh_stream()
-            )
-        )
+        published, _ = seconds(partial(theirs, data, few, base * factor))
         ratio = step * ROUNDS / took
         print(
             f"  noise / {factor:,}: ours {took:.3f} s, {ratio:,.0f}x Algorithm 1, "
@@ -612,18 +614,7 @@ def learning(name: str) -> None:
         # as many rounds as keep the largest of the 2d noises near a hundredth of n
         rounds = int(min(max(2.0 * rho_of(epsilon) * (n / (200.0 * math.log(2 * d))) ** 2, 10), ROUNDS))
         scale = scale_of(epsilon, rounds, 1.0)
-        took, (picks, counts) = seconds(
-            lambda rounds=rounds, scale=scale: exact_picks(
-                *data.columns,
-                data.y,
-                loss=LossCode.LOGISTIC,
-                radius=RADIUS,
-                rounds=rounds,
-                scale=scale,
-                feature_bound=1.0,
-                stream=fresh_stream(),
-            )
-        )
+        took, (picks, counts) = seconds(partial(exact, data, rounds, scale))
         w = model_of_picks(picks, radius=RADIUS, columns=d)
         auc = roc_auc_score(y[~train], X[~train] @ w)
         print(

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -155,11 +156,11 @@ def bid() -> Walk:
             def listening(run: str, setups: Any, logs: Any, _: Any, call: Any) -> Any:
                 return hosted_nodes(run, setups, logs, noted, call)
 
-            hub.hosted_nodes = listening  # type: ignore[method-assign]
             try:
                 problem = co.Problem(co.LeastSquares(), co.L1Ball(1.0))
                 method = co.DistributedFrankWolfe(rounds=ROUND + 2, tolerance=0.0)
-                co.fit(co.Federation.elsewhere(file), problem, method, engine=hub, store=folder / "hub")
+                with mock.patch.object(hub, "hosted_nodes", listening):
+                    co.fit(co.Federation.elsewhere(file), problem, method, engine=hub, store=folder / "hub")
             finally:
                 stop.set()
                 for thread in threads:
