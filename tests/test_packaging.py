@@ -112,7 +112,8 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: Path)
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     kept = {path for path in SOURCE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     assert {f"colonnade/{path.relative_to(SOURCE)}" for path in kept} == held
-    assert {"colonnade/py.typed", "colonnade/views/style.css", "colonnade/cli/live/live.js"} <= held
+    pages = {"colonnade/views/style.css", "colonnade/views/templates/report.html", "colonnade/cli/live/live.js"}
+    assert {"colonnade/py.typed", *pages} <= held
 
 
 def test_the_wheel_names_its_licence_its_program_and_its_extras(wheel: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from colonnade.views.parts import Markup, cards, paragraph, table
+from colonnade.views.parts import cards, paragraph, table
 from colonnade.views.scorecard import NOT_PRIVATE
 
 # the usual bounds of a PSI
@@ -68,7 +68,7 @@ class Performance:
             for t in self.tenths
         ]
         lifts = table("Lift by tenth, fewest points first", heads, rows, numbers=5)
-        return Markup(cards(shown) + lifts + paragraph(self.note))
+        return cards(shown) + lifts + paragraph(self.note)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Stability:
         every = ({} if self.psi is None else {"points": self.psi}) | dict(self.columns)
         rows = [(name, self._shown(name, value)) for name, value in every.items()]
         told = table(f"Stability against {self.basis}", ("of", "PSI"), rows)
-        return Markup(told + paragraph(self.note))
+        return told + paragraph(self.note)
 
     def _shown(self, name: str, value: float | None) -> str:
         return self.why[name] if value is None else f"PSI {value:.4f}, {_words(value)}"

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 from typing import Any
 
+from markupsafe import Markup, escape
+
 from colonnade.errors import InvalidInput
-from colonnade.views.parts import Markup, breakable, human_bytes
+from colonnade.views.parts import breakable, human_bytes
 
 # A colour means one thing: a party (these), the model or the run as a whole (INK), or how a value looked when it left
 # (style.css: masked, noisy, exact). All stand out on white and on the dark page (3 to 1 and more).
@@ -111,7 +112,7 @@ def lines(curves: Sequence[Curve], x: Axis, y: Axis, *, label: str, diagonal: bo
         if curve.marks or len(path) == 1:
             marks += [_dot(at(point), curve.colour) for point in curve.points]
     keys = legend([(curve.name, curve.colour, DASHES[curve.place % len(DASHES)]) for curve in curves])
-    return Markup(_frame(inner, marks, x, y, x.ticks(across), y.ticks(up), label) + keys)
+    return _frame(inner, marks, x, y, x.ticks(across), y.ticks(up), label) + keys
 
 
 def stacked_bars(
@@ -137,7 +138,7 @@ def stacked_bars(
             inner.append(f'<rect {box} fill="{colours[name]}"/>')
             floors[number] += part
     keys = legend([(name, colours[name], None) for name in heights])
-    return Markup(_frame(inner, [], x, y, x.ticks(across), y.ticks(up), label) + keys)
+    return _frame(inner, [], x, y, x.ticks(across), y.ticks(up), label) + keys
 
 
 def bar(value: float, error: float, span: tuple[float, float], colour: str) -> Markup:

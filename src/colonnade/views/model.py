@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 
 from colonnade.data.schema.columns import Date, Numeric, features_of, spans_of
 from colonnade.errors import HeldByParty, InvalidInput
@@ -23,7 +24,20 @@ from colonnade.model.facts import FitFacts
 from colonnade.problem.kernel import Support
 from colonnade.views import chart
 from colonnade.views.chart import INK, party_colours
-from colonnade.views.parts import Markup, count_noun, figure, folded_part, number, paragraph, table, with_error
+from colonnade.views.parts import (
+    count_noun,
+    figure,
+    folded_part,
+    heading,
+    joined,
+    number,
+    paragraph,
+    piece,
+    side_by_side,
+    table,
+    wide,
+    with_error,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,7 +46,7 @@ LARGEST = 20  # coefficients shown with a bar
 CURVES = 6  # of the path
 SHOWN = 12  # curves drawn in a report, the widest first
 # A notebook has no style sheet of ours: how large a plot is, and that its grid is faint.
-NOTEBOOK = (
+NOTEBOOK = Markup(
     ".effect-curves .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); } "
     ".effect-curves .plot { display: block; overflow: visible; width: 70%; height: 12rem; margin: .2rem 1rem 1.5rem "
     "4.6rem; } .effect-curves .grid line { stroke: #8886; } .effect-curves text { fill: currentColor; }"
@@ -58,7 +72,7 @@ def model_section(fit: FitFacts) -> str:
         paragraph(f"The intercept is {number(fit.intercept)}."),
     ]
     if not entries:
-        return "".join([*parts, paragraph("All coefficients known here are zero.")])
+        return joined([*parts, paragraph("All coefficients known here are zero.")])
     total = sum(x.size for x in fit.coefficients.local.values())
     parts.append(paragraph(f"{len(entries):,} of {count_noun(total, 'coefficient')} known here are not zero."))
     bent = {party: in_curves(fit, party) for party in fit.coefficients}
@@ -80,7 +94,7 @@ def model_section(fit: FitFacts) -> str:
     rows = list(zip(*(cells for _, cells in columns if cells is not None), strict=True))
     everything = table("Coefficients, largest first", heads, rows, numbers=len(heads) - 2)
     parts.append(folded_part(f"All {count_noun(len(entries), 'coefficient')} as a table", everything))
-    return "".join(parts)
+    return joined(parts)
 
 
 def _for_one_unit(
@@ -123,7 +137,7 @@ def _bars(fit: FitFacts, largest: Sequence[NonzeroCoefficient], count: int, besi
         rows.append((entry.feature, entry.party, shown, chart.bar(entry.value, length, span, colours[entry.party])))
     caption = f"The {len(largest)} largest of {count:,} coefficients that are not zero"
     caption += ", those of curves apart" if beside else ""
-    heads = ("column", "party", "coefficient", Markup('<span class="wide">beside each other</span>'))
+    heads = ("column", "party", "coefficient", wide("beside each other"))
     bars = table(caption, heads, rows, numbers=1, bars=True)
     keys = chart.legend([(party, colours[party], None) for party in dict.fromkeys(e.party for e in largest)])
     note = ""
@@ -134,7 +148,7 @@ def _bars(fit: FitFacts, largest: Sequence[NonzeroCoefficient], count: int, besi
             "docs/understand/methods/private-gram.md says how that is decided.",
             "soft",
         )
-    return Markup(bars + keys + note)
+    return bars + keys + note
 
 
 def _path(fit: FitFacts) -> str:
@@ -161,7 +175,7 @@ def _path(fit: FitFacts) -> str:
     path = fit.path.table().rows()
     sizes = [(number(weight), f"{nonzero:,}", number(l1_norm)) for weight, nonzero, l1_norm in path]
     data = table("Size of the model along the penalty", ("weight", "not zero", "L1 norm"), sizes, numbers=3)
-    return "<h3>Along the penalty</h3>" + figure(drawn, caption, data)
+    return heading("Along the penalty") + figure(drawn, caption, data)
 
 
 # ------------------------------------------------------------------------------------------------ what numbers say
@@ -252,7 +266,7 @@ class EffectCurves(Mapping[str, EffectCurve]):
         return f"EffectCurves({len(self)} columns, {bent} of them bent{away})"
 
     def _repr_html_(self) -> str:
-        return f'<div class="effect-curves"><style>{NOTEBOOK}</style>{curve_figures(self)}</div>'
+        return piece("effect_curves", NOTEBOOK, curve_figures(self))
 
 
 def curves_of(fit: FitFacts) -> EffectCurves:
@@ -314,7 +328,7 @@ def curve_figures(curves: EffectCurves, parties: Sequence[str] = ()) -> Markup:
     widest = sorted(curves.curves, key=lambda curve: -curve.reach)[:SHOWN]
     colours = chart.party_colours(list(dict.fromkeys([*parties, *(curve.party for curve in curves.curves)])))
     drawn = [_figure(curve, colours[curve.party]) for curve in widest if curve.reach > 0.0]
-    return Markup('<div class="pair">' + "".join(drawn) + "</div>") if drawn else Markup("")
+    return side_by_side(drawn) if drawn else Markup("")
 
 
 def _figure(curve: EffectCurve, colour: str) -> str:
@@ -338,7 +352,7 @@ def curves_part(fit: FitFacts) -> str:
         return ""
     more = f" The {SHOWN} that move it most of {len(curves)}." if len(curves) > SHOWN else ""
     said = f"Each number's part of the score over its declared range, in its own unit, 0 at the middle of it.{more}"
-    return "<h3>What numbers say</h3>" + paragraph(said, "soft") + figures
+    return heading("What numbers say") + paragraph(said, "soft") + figures
 
 
 # ------------------------------------------------------------------------------------------------ intervals and tests
@@ -426,8 +440,9 @@ def _wrapped(lines: Sequence[str]) -> list[str]:
 
 def as_html(facts: InferenceFacts) -> Markup:
     """The page for a notebook: the same words, with a line for every interval."""
-    words = "".join(paragraph(text) for text in (facts.title, *facts.about))
-    return Markup(words + _drawn(facts) + "".join(map(paragraph, (*facts.closing, *facts.warnings))))
+    above = joined(paragraph(line) for line in (facts.title, *facts.about))
+    below = joined(paragraph(line) for line in (*facts.closing, *facts.warnings))
+    return above + _drawn(facts) + below
 
 
 def _drawn(facts: InferenceFacts) -> Markup:
@@ -437,7 +452,7 @@ def _drawn(facts: InferenceFacts) -> Markup:
     ends = [row.across * end for row in shown for end in (row.low, row.high)]
     span = (min(0.0, *ends), max(0.0, *ends)) if len(ends) > 1 else (0.0, 1.0)
     colours = party_colours(list(dict.fromkeys(row.party for row in facts.rows)))
-    heads = (*_heads(facts)[:-1], "sampling / noise", Markup('<span class="wide">over its range</span>'))
+    heads = (*_heads(facts)[:-1], "sampling / noise", wide("over its range"))
 
     def line(row: CoefficientRow) -> Sequence[str]:
         value, low, high = (row.across * end for end in (row.estimate, row.low, row.high))

@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from html import escape
+
+from markupsafe import Markup
 
 from colonnade.model.facts import FitFacts, RunFacts, parties_of
 from colonnade.privacy.conditions import Code, Kind, of_kind
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.views import parts as html
 from colonnade.views.page import hashes_of
-from colonnade.views.parts import Markup, join_names, paragraph
+from colonnade.views.parts import join_names, joined, paragraph, piece
 from colonnade.views.verdict import approved_part, cost_part, date_of, left_part, question_of
 
+PARTS = "officer_parts.html"
 MOST = 200  # columns of a party that are named: an officer has to see whose what was used
 PUBLIC = "bounds, levels and row counts in the schemas are public, as their owners declared"
 STANDING = (
@@ -75,10 +77,9 @@ def render_officer(fit: FitFacts, *, purpose: str = "", budgets: Sequence[Mappin
         *_words(fit, known),
         ("hashes", "What ran", html.facts("Hashes of what ran, never of data", hashes_of(fit, known))),
     ]
-    below = f"For the data-protection officer. {date_of(fit.run)}run <code>{escape(fit.run)}</code>"
     about = known.asked or f"the label of {fit.label}"
-    body = "".join(html.section(*part) for part in parts)
-    return html.whole_page(f"Record of processing: predicting “{about}”", below, "", body)
+    title = f"Record of processing: predicting “{about}”"
+    return html.filed_page("officer.html", title, parts, began=date_of(fit.run), run=fit.run)
 
 
 def _parties(fit: FitFacts, known: RunFacts) -> str:
@@ -107,7 +108,7 @@ def _unit(fit: FitFacts, known: RunFacts) -> str:
 
 def _coded(text: str) -> Markup:
     """A text whose commands stand between backticks."""
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", escape(text)))
+    return piece("coded", re.split("`([^`]+)`", text), of=PARTS)
 
 
 def _budgets(budgets: Sequence[Mapping[str, str]]) -> str:
@@ -140,7 +141,7 @@ def _assumptions(fit: FitFacts) -> str:
         Kind.NOTE: [one.full for one in of_kind(privacy.conditions, Kind.NOTE)],
     }
     heads = {Kind.HOLDS_IF: f"{guarantee} holds if", Kind.BROKEN_BY: "It is broken by", Kind.NOTE: "Note"}
-    return "".join(paragraph(heads[kind]) + _listed(said) for kind, said in lines.items() if said)
+    return joined(paragraph(heads[kind]) + _listed(said) for kind, said in lines.items() if said)
 
 
 def _standing(privacy: PrivacyStatement) -> tuple[str, ...]:
@@ -149,11 +150,9 @@ def _standing(privacy: PrivacyStatement) -> tuple[str, ...]:
 
 
 def _listed(lines: Sequence[str]) -> Markup:
-    items = "".join(f"<li>{escape(line)}.</li>" for line in lines)
-    return Markup(f"<ul>{items}</ul>")
+    return piece("listed", [f"{line}." for line in lines])
 
 
 def _signatures(fit: FitFacts, known: RunFacts) -> str:
     keys = html.facts("Keys that the federation file pins", dict(known.keys)) if known.keys else ""
-    lines = "".join(f"<li>{escape(party)}: name, date, signature</li>" for party in (*parties_of(fit), OFFICER))
-    return paragraph(_coded(SIGNED)) + keys + Markup(f'<ul class="signed">{lines}</ul>')
+    return paragraph(_coded(SIGNED)) + keys + piece("signatures", [*parties_of(fit), OFFICER], of=PARTS)

@@ -8,7 +8,6 @@ import hashlib
 import json
 import math
 import platform
-from html import escape
 from importlib.metadata import version
 from pathlib import Path
 
@@ -89,13 +88,7 @@ def render_report(
         ("reproduction", "Reproduction", reproduction_section(fit, known)),
     ]
     shown_parts = [part for part in parts if part[2]]
-    links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title, _ in shown_parts)
-    return html.whole_page(
-        title,
-        f"{began}run <code>{escape(fit.run)}</code>",
-        f'<nav aria-label="Sections"><ul>{links}</ul></nav>',
-        "".join(html.section(*part) for part in shown_parts),
-    )
+    return html.filed_page("report.html", title, shown_parts, began=began, run=fit.run)
 
 
 # ------------------------------------------------------------------------------------------------ sections
@@ -120,7 +113,7 @@ def found_section(fit: FitFacts) -> str:
         "rounds": f"{len(fit.notes):,}" if fit.notes else None,
         "left the parties": html.human_bytes(sum(sent.bytes for sent in left_by_party(fit))),
     }
-    return "".join([*text, html.cards({name: figure for name, figure in figures.items() if figure is not None})])
+    return html.joined([*text, html.cards({name: figure for name, figure in figures.items() if figure is not None})])
 
 
 def parties_section(fit: FitFacts, known: RunFacts) -> str:
@@ -161,7 +154,7 @@ def convergence_section(fit: FitFacts) -> str:
             line = chart.Curve(name, points, INK)
             drawn = chart.lines([line], chart.Axis("round", whole=True), axis, label=caption)
             parts.append(html.figure(drawn, caption, _history_table(fit, name)))
-    return "".join(parts)
+    return html.joined(parts)
 
 
 def _history_table(fit: FitFacts, name: str) -> str:
@@ -194,7 +187,7 @@ def cost_section(fit: FitFacts) -> str:
         cost = shown(fit.privacy.epsilon)
         delta = html.number(fit.privacy.delta)
         price = f"It cost epsilon {cost} of every budget that counts these rows, at delta {delta}."
-    return "".join([html.paragraph(took), html.paragraph(price), wires, _so_far(fit)])
+    return html.joined([html.paragraph(took), html.paragraph(price), wires, _so_far(fit)])
 
 
 def _so_far(fit: FitFacts) -> str:
@@ -233,11 +226,11 @@ def settings_section(fit: FitFacts, known: RunFacts) -> str:
     for party, schema in fit.schemas.items():
         if schema is not None:
             read = SOURCES[schema.source]
-            text = html.Markup(f"<pre>{html.as_html(schema.to_text())}</pre>")
+            text = html.piece("preformatted", schema.to_text())
             parts.append(html.folded_part(f"Columns of {party} and how they are scaled ({read})", text))
     if len(parts) == 1:
         parts.append(html.paragraph("Columns were used as they came: no schema scaled them."))
-    return "".join(parts)
+    return html.joined(parts)
 
 
 def reproduction_section(fit: FitFacts, known: RunFacts) -> str:
@@ -295,7 +288,7 @@ def quality_section(evaluation: Evaluation | None, quality: Quality | None) -> s
             html.paragraph(quality.note, "soft"),
         ]
     if evaluation is None:
-        return "".join(parts)
+        return html.joined(parts)
     parts.append(
         html.paragraph(f"On {html.count_noun(evaluation.rows, 'row')} given for this report. {BASES[evaluation.basis]}")
     )
@@ -305,8 +298,8 @@ def quality_section(evaluation: Evaluation | None, quality: Quality | None) -> s
     known = any(error is not None for _, error, _ in evaluation.figures.values())
     caption = "Figures of quality" + ", ± one standard error of these rows" * known
     parts.append(html.table(caption, ("measure", "figure", "meaning"), rows3))
-    parts += ['<div class="pair">', _roc(evaluation), _calibration(evaluation), "</div>", _contribution(evaluation)]
-    return "".join(parts)
+    parts += [html.side_by_side([_roc(evaluation), _calibration(evaluation)]), _contribution(evaluation)]
+    return html.joined(parts)
 
 
 def _roc(evaluation: Evaluation) -> str:

@@ -1,7 +1,8 @@
 """Pieces of a page that the report and the live view share: tables, figures, folded parts, the frame around them; and
 figures and values of the problem, written for people.
 
-Whatever comes from outside (names of parties, columns, runs) is escaped here, once.
+HTML stands in templates/ alone, which Jinja2 renders. Whatever comes from outside (names of parties, columns, runs) is
+escaped there, once: what is no `Markup` is text, and a piece that was put together without `joined` shows its tags.
 """
 
 from __future__ import annotations
@@ -10,34 +11,69 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from html import escape
+from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup, escape
 
 from colonnade.problem import Problem
 from colonnade.runtime.program import BY_TYPE
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+POLICY = Markup("default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'")
 
 
-class Markup(str):
-    """Text that is HTML already, made by this package."""
+@cache
+def _templates() -> Environment:
+    """The templates of this package; imported here, since most programs show no page."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    __slots__ = ()
+    made = Environment(
+        loader=PackageLoader("colonnade.views"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters["breakable"] = breakable
+    return made
 
 
-def as_html(value: str) -> str:
-    """Any text as HTML; what is HTML already stays."""
-    return value if isinstance(value, Markup) else escape(value)
+def render(template: str, **facts: Any) -> str:
+    """A whole page from its template."""
+    return _templates().get_template(template).render(facts)
 
 
-def breakable(cell: str) -> str:
+def piece(macro: str, *facts: Any, of: str = "parts.html") -> Markup:
+    """A piece of a page, by a macro of a template."""
+    return Markup(getattr(_templates().get_template(of).module, macro)(*facts))  # noqa: S704  the template escaped it
+
+
+def joined(parts: Iterable[str]) -> Markup:
+    """Pieces one after the other; text among them that is no piece is escaped."""
+    return Markup("").join(parts)
+
+
+def breakable(cell: str) -> Markup:
     """Text as HTML, in which names of many letters may break after their marks."""
     if isinstance(cell, Markup):
         return cell
-    return re.sub(r"[\w.:/=~-]{25,}", lambda long: re.sub(r"(?<=[_.:/=-])(?=\w)", "<wbr>", long[0]), escape(cell))
+    text = re.sub(r"[\w.:/=~-]{25,}", lambda long: re.sub(r"(?<=[_.:/=-])(?=\w)", "<wbr>", long[0]), str(escape(cell)))
+    return Markup(text)  # noqa: S704  escaped above
+
+
+class Cell(NamedTuple):
+    """One cell as the template writes it."""
+
+    tag: str
+    scope: str
+    is_figure: bool
+    text: str
 
 
 def table(
@@ -56,24 +92,17 @@ def table(
     It has no head where the first column names the values.
     """
 
-    def line(cells: Sequence[str], scope: str) -> str:
-        parts = []
+    def line(cells: Sequence[str], scope: str) -> list[Cell]:
+        made = []
         for place, cell in enumerate(cells):
             names = place == 0 or scope == "col"  # a cell that names its row or its column
-            kind = "th" if names else "td"
-            marks = f' scope="{scope}"' if names else ""
-            marks += ' class="n"' if 0 < len(cells) - bars - place <= numbers else ""
-            parts.append(f"<{kind}{marks}>{breakable(cell)}</{kind}>")
-        return f"<tr>{''.join(parts)}</tr>"
+            is_figure = 0 < len(cells) - bars - place <= numbers
+            made.append(Cell("th" if names else "td", scope if names else "", is_figure, cell))
+        return made
 
-    body = "".join(line(row, "row") for row in rows)
-    top = f"<thead>{line(head, 'col')}</thead>" if head else ""
     kind = "scroll" + " bars" * bars + " folds" * folds + " facts" * (not head)
-    foot = f"<tfoot>{line(total, 'row')}</tfoot>" if total else ""
-    # A table wider than the screen scrolls inside this region, which the keyboard can reach.
-    region = f'<div class="{kind}" role="region" aria-label="{escape(caption)}" tabindex="0">'
-    inside = f"<caption>{breakable(caption)}</caption>{top}<tbody>{body}</tbody>{foot}"
-    return Markup(f"{region}<table>{inside}</table></div>")
+    lines = [line(row, "row") for row in rows]
+    return piece("table", caption, kind, line(head, "col"), lines, line(total or (), "row"))
 
 
 def facts(caption: str, values: Mapping[str, str]) -> Markup:
@@ -90,58 +119,49 @@ def budget_table(lines: Sequence[Mapping[str, str]]) -> Markup:
 
 def cards(values: Mapping[str, str]) -> Markup:
     """A few figures that catch the eye."""
-    inside = "".join(f"<div><dt>{as_html(name)}</dt><dd>{as_html(value)}</dd></div>" for name, value in values.items())
-    return Markup(f'<dl class="figures">{inside}</dl>')
+    return piece("cards", values)
 
 
 def paragraph(text: str, kind: str = "") -> Markup:
-    return Markup(f'<p class="{kind}">{as_html(text)}</p>' if kind else f"<p>{as_html(text)}</p>")
+    return piece("paragraph", text, kind)
+
+
+def heading(text: str) -> Markup:
+    """The head of a part of a section."""
+    return piece("heading", text)
+
+
+def wide(text: str) -> Markup:
+    """The head of a column of bars."""
+    return piece("wide", text)
 
 
 def folded_part(summary: str, inside: str) -> Markup:
-    return Markup(f"<details><summary>{as_html(summary)}</summary>{as_html(inside)}</details>")
+    return piece("folded_part", summary, inside)
+
+
+def side_by_side(parts: Iterable[str]) -> Markup:
+    """Figures beside each other where the screen is wide enough."""
+    return piece("side_by_side", list(parts))
 
 
 def figure(chart: str, caption: str, data: str) -> Markup:
     """A chart with its caption, and the same figures as a table for whoever cannot see it."""
-    figures = folded_part("The figures as a table", data)
-    return Markup(f"<figure>{as_html(chart)}<figcaption>{breakable(caption)}</figcaption>{figures}</figure>")
+    return piece("figure", chart, caption, data)
 
 
-def section(key: str, title: str, body: str) -> str:
-    head = f'<h2 id="{key}-title">{escape(title)}</h2>'
-    return f'<section id="{key}" aria-labelledby="{key}-title">{head}{body}</section>\n'
+Section = tuple[str, str, str]  # key, title, body
 
 
-def whole_page(title: str, below: str, nav: str, body: str) -> str:
-    """A page that is one file: its style inside, no script, and a policy that forbids every request."""
-    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-    head = f"{policy}\n<title>{escape(title)} – Colonnade report</title>\n<style>{style()}</style>"
-    return page_frame(head, f'<h1>{escape(title)}</h1>\n<p class="soft">{below}</p>', nav, body)
+def filed_page(template: str, title: str, sections: Sequence[Section], **facts: str) -> str:
+    """A page that is one file."""
+    return render(template, title=title, sections=sections, policy=POLICY, style=style(), **facts)
 
 
-def page_frame(head: str, header: str, nav: str, body: str) -> str:
-    """What goes around the parts of every page."""
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-{head}
-</head>
-<body>
-<header>{header}</header>
-{nav}
-<main>
-{body}</main>
-</body>
-</html>
-"""
-
-
-def style() -> str:
-    """The style sheet of both."""
-    return (files("colonnade.views") / "style.css").read_text(encoding="utf-8")
+def style() -> Markup:
+    """The style sheet of all pages."""
+    text = (files("colonnade.views") / "style.css").read_text(encoding="utf-8")
+    return Markup(text)  # noqa: S704  a file of this package
 
 
 # ------------------------------------------------------------------------------------------------ words

@@ -7,15 +7,16 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from importlib.resources import files
 from typing import Any
+
+from markupsafe import Markup
 
 from colonnade.data.classes import in_words
 from colonnade.data.text_file import safe_cell
 from colonnade.views import parts as html
 from colonnade.views.chart import bar, party_colours
-from colonnade.views.parts import Markup, paragraph, table
+from colonnade.views.parts import joined, paragraph, table, wide
 
 NOT_PRIVATE = (
     "Computed here, on the rows that were given, and not private: whoever publishes these figures releases something "
@@ -186,10 +187,9 @@ def as_html(card: CardFacts) -> Markup:
             name = _whose(column) if place == 0 else ""
             basis = column.basis if share else ""
             rows.append((name, line.name, basis, share, woe, f"{line.points:d}", drawn))
-    wide = Markup('<span class="wide">beside each other</span>')
-    heads = ("column", "line", "share and WOE from", "share", "WOE", "points", wide)
+    heads = ("column", "line", "share and WOE from", "share", "WOE", "points", wide("beside each other"))
     shown = table("Points by column and line", heads, rows, numbers=3, bars=True)
-    return Markup("".join(map(paragraph, about(card))) + shown + _information(card))
+    return joined(map(paragraph, about(card))) + shown + _information(card)
 
 
 def _whose(column: CardColumn) -> str:
@@ -214,11 +214,10 @@ def _information(card: CardFacts) -> Markup:
     ]
     told = ["WOE and IV of levels come from released counts, noise and all.", *notes(card)]
     note = paragraph(" ".join(told), "soft")
-    return Markup(table("Information value by column", ("column", "IV", "from"), rows) + note)
+    return table("Information value by column", ("column", "IV", "from"), rows) + note
 
 
 def as_page(card: CardFacts) -> str:
     """A self-contained page."""
-    body = html.section("card", "The scorecard", as_html(card))
-    body += html.section("privacy", "Privacy", paragraph(card.privacy))
-    return html.whole_page("Scorecard", f"Run <code>{escape(card.run)}</code>", "", body)
+    sections = [("card", "The scorecard", as_html(card)), ("privacy", "Privacy", paragraph(card.privacy))]
+    return html.filed_page("scorecard.html", "Scorecard", sections, run=card.run)

@@ -20,8 +20,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from html import escape
 from typing import Any
+
+from markupsafe import Markup
 
 from colonnade.model.facts import FitFacts, RunFacts, left_by_party, left_by_round, parties_of, reached_by_party
 from colonnade.privacy.events import KINDS, shown
@@ -29,7 +30,7 @@ from colonnade.privacy.statement import Guarantee
 from colonnade.views import chart
 from colonnade.views import parts as html
 from colonnade.views.chart import INK
-from colonnade.views.parts import Markup, human_bytes, join_names, number, paragraph
+from colonnade.views.parts import heading, human_bytes, join_names, joined, number, paragraph, piece
 from colonnade.views.quality import Evaluation, Quality
 
 MEANINGS = {
@@ -46,6 +47,7 @@ UNKNOWN = (
     "This fit is of a version that did not keep what left; the statement under Privacy says what an adversary sees."
 )
 
+PARTS = "verdict_parts.html"
 NAMES = {"neighbours": "neighbouring tables", "trust": "trust model", "sees": "an adversary sees"}
 BARS = 60  # rounds are put together where there are more
 BELIEFS = (0.001, 0.01, 0.1, 0.5, 0.9)
@@ -64,8 +66,7 @@ def verdict_section(fit: FitFacts, known: RunFacts, quality: Quality | None, eva
         "What left": left_part(fit, known),
         "Approved": approved_part(known),
     }
-    inside = "".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in lines.items() if text)
-    return f'<dl class="verdict">{inside}</dl>'
+    return piece("verdict", {name: text for name, text in lines.items() if text}, of=PARTS)
 
 
 def title_of(fit: FitFacts, known: RunFacts) -> str:
@@ -123,14 +124,14 @@ def quality_part(quality: Quality | None, evaluation: Evaluation | None) -> str:
         twice = 2.0 * quality.errors.get(name, 0.0)
         dot = chart.interval(value, value - twice, value + twice, span, chart.INK)
         rows.append((_bold(name, name == own), _bold(quality.shown(name), name == own), dot))
-    heads = ("model", quality.measure, Markup('<span class="wide">beside each other</span>'))
+    heads = ("model", quality.measure, html.wide("beside each other"))
     spread = "± is one standard error, a line is two. " if quality.errors else ""
     caption = "This model, one without privacy, and the best of the others"
     return html.table(caption, heads, rows, numbers=1, bars=True) + paragraph(f"{spread}{quality.note}", "soft")
 
 
-def _bold(text: str, heavy: bool) -> Markup:
-    return Markup(f"<strong>{escape(text)}</strong>" if heavy else escape(text))
+def _bold(text: str, heavy: bool) -> str:
+    return piece("strong", text, "", of=PARTS) if heavy else text
 
 
 def cost_part(fit: FitFacts) -> str:
@@ -146,7 +147,7 @@ def cost_part(fit: FitFacts) -> str:
         "" if privacy.guarantee == Guarantee.PROVEN else f" Guarantee: {privacy.guarantee}; its conditions stand below."
     )
     price = f"ε = {shown(privacy.epsilon)} at δ = {shown(privacy.delta)}, for {privacy.unit}."
-    return paragraph(Markup(f"<strong>{escape(price)}</strong> {escape(plain + rests)}"))
+    return paragraph(piece("strong", price, plain + rests, of=PARTS))
 
 
 def left_part(fit: FitFacts, known: RunFacts) -> str:
@@ -168,15 +169,14 @@ def left_list(lines: Iterable[Sequence[Any]]) -> Markup:
     items = []
     for (kind, what, count), parties in order:
         often = "once" if count == 1 else f"in at most {count:,} pieces"
-        who = f'<span class="soft">{escape(join_names(parties))}; {often}</span>'
         bare = what.replace(f"{kind} ", "")  # the chip says it
-        items.append(f"<li>{chip(kind)} <span>{escape(bare)} {who}</span></li>")
-    return Markup(f'<ul class="left">{"".join(items)}</ul>')
+        items.append((kind, bare, f"{join_names(parties)}; {often}"))
+    return piece("left", items, of=PARTS)
 
 
 def chip(kind: str) -> Markup:
     """One of the three words in its colour."""
-    return Markup(f'<span class="chip {kind}">{kind}</span>')
+    return piece("chip", kind, of=PARTS)
 
 
 def approved_part(known: RunFacts) -> str:
@@ -248,7 +248,7 @@ def privacy_section(fit: FitFacts) -> str:
     values = statement.table()
     names = ("epsilon", "delta", "unit", "neighbours", "trust", "accountant", "guarantee", "sees")
     rows = {NAMES.get(name, name): _figure(values[name]) for name in names}
-    return "".join([paragraph(statement.sentence, kind), _meaning(fit), html.facts("The statement in figures", rows)])
+    return joined([paragraph(statement.sentence, kind), _meaning(fit), html.facts("The statement in figures", rows)])
 
 
 def _figure(value: object) -> str:
@@ -263,7 +263,7 @@ def _meaning(fit: FitFacts) -> str:
     delta = fit.privacy.delta
     unit = fit.privacy.unit
     if math.isinf(epsilon):
-        return "<h3>What this means</h3>" + paragraph(
+        return heading("What this means") + paragraph(
             "No number bounds what an adversary can find out. Take it that whoever saw the messages below knows what "
             f"is in them, and all that follows from it about {unit}."
         )
@@ -294,7 +294,7 @@ def _meaning(fit: FitFacts) -> str:
         *map(paragraph, (text, example, surprise)),
         beliefs,
     ]
-    return "<h3>What this means</h3>" + "".join(parts)
+    return heading("What this means") + joined(parts)
 
 
 def traffic_section(fit: FitFacts) -> str:
@@ -305,8 +305,7 @@ def traffic_section(fit: FitFacts) -> str:
     for way, sent in directions:
         bar = chart.bar(float(sent.bytes), 0.0, (0.0, float(most)), INK)
         rows.append((sent.party, way, sent.type, f"{sent.messages:,}", human_bytes(sent.bytes), bar))
-    share = html.Markup('<span class="wide">share of the largest</span>')
-    heads = ("party", "direction", "message", "count", "bytes", share)
+    heads = ("party", "direction", "message", "count", "bytes", html.wide("share of the largest"))
     total = ("all", "", "", f"{fit.communication.messages:,}", human_bytes(fit.communication.bytes), "")
     meanings = [(kind, html.message_words(kind)) for kind in sorted({sent.type for _, sent in directions})]
     parts = [
@@ -315,7 +314,7 @@ def traffic_section(fit: FitFacts) -> str:
         html.folded_part("What the messages are", html.table("Types of messages", ("message", "meaning"), meanings)),
         _timeline(fit),
     ]
-    return "".join(parts)
+    return joined(parts)
 
 
 def _timeline(fit: FitFacts) -> str:

@@ -13,7 +13,6 @@ import math
 import secrets
 import sys
 from collections.abc import Sequence
-from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -28,11 +27,12 @@ from colonnade.runs.result import load
 from colonnade.views import parts
 from colonnade.views.officer import render_officer
 from colonnade.views.page import render_report
-from colonnade.views.parts import POLICY, Markup, paragraph, section, table
+from colonnade.views.parts import POLICY, Section, paragraph, piece, table
 from colonnade.views.verdict import chip
 
 ADDRESS = "127.0.0.1"
 UNKNOWN = "not known here"
+CELLS = "live_parts.html"
 PAGE_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
@@ -169,8 +169,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 def index_page(folder: str, runs: Sequence[Run], ledgers: Sequence[Account], messages: Sequence[Message]) -> str:
     running = sum(run.state == "running" for run in runs)
-    left = section("messages", "Messages that left", _messages(messages, with_run=True))
-    sections = [section("runs", "Runs", _runs(runs)), section("budgets", "Budgets", _ledgers(ledgers)), left]
+    left = ("messages", "Messages that left", _messages(messages, with_run=True))
+    sections = [("runs", "Runs", _runs(runs)), ("budgets", "Budgets", _ledgers(ledgers)), left]
     return _whole(f"Store “{folder}”", f"{parts.count_noun(len(runs), 'run')}, {running:,} running", sections, "")
 
 
@@ -184,16 +184,16 @@ def run_page(run: Run, left: Sequence[tuple[str, str, str, int, float]], message
         "What left, how it looked, and for what", ("party", "as", "what", "times", "price (rho)"), rows, numbers=2
     )
     sections = [
-        section("run", "The run", parts.cards(figures) + _links(run, "../")),
-        section("left", "What left", released if rows else paragraph("Nothing has left a data holder of this store.")),
-        section("terms", "Terms", parts.facts("What the parties agreed on", terms)),
-        section("messages", "Messages that left", _messages(messages, with_run=False)),
+        ("run", "The run", parts.cards(figures) + _links(run, "../")),
+        ("left", "What left", released if rows else paragraph("Nothing has left a data holder of this store.")),
+        ("terms", "Terms", parts.facts("What the parties agreed on", terms)),
+        ("messages", "Messages that left", _messages(messages, with_run=False)),
     ]
     return _whole(f"Run {run.name}", f"{run.state}, round {run.round:,}", sections, "../")
 
 
 def error_page(title: str, words: str, up: str) -> str:
-    return _whole(title, "", [section("what", "What happened", paragraph(words))], up, live=False)
+    return _whole(title, "", [("what", "What happened", paragraph(words))], up, live=False)
 
 
 def _runs(runs: Sequence[Run]) -> str:
@@ -201,23 +201,15 @@ def _runs(runs: Sequence[Run]) -> str:
         return paragraph("No run has begun in this store.")
     rows = []
     for run in runs:
-        name = Markup(f'<a href="run/{escape(run.name, quote=True)}">{escape(run.name)}</a>')
         figures = (_progress(run), _epsilon(run), _links(run, "") or "none yet")
-        rows.append((name, run.state, *figures, run.method or UNKNOWN, _time(run)))
+        rows.append((piece("run_link", run.name, of=CELLS), run.state, *figures, run.method or UNKNOWN, _time(run)))
     heads = ("run", "state", "round", "epsilon", "report", "method", "began")
     return table(f"The newest {parts.count_noun(len(runs), 'run')}, the last one first", heads, rows)
 
 
-def _links(run: Run, up: str) -> Markup:
+def _links(run: Run, up: str) -> str:
     """The pages about a finished run."""
-    if not run.reported:
-        return Markup("")
-    name = escape(run.name, quote=True)
-    pages = {"report": "report", "officer": "officer's page"}
-    links = (
-        f'<a href="{up}{page}/{name}" aria-label="{words} of run {name}">{words}</a>' for page, words in pages.items()
-    )
-    return Markup(", ".join(links))
+    return piece("pages", run.name, up, of=CELLS) if run.reported else ""
 
 
 def _ledgers(ledgers: Sequence[Account]) -> str:
@@ -236,8 +228,7 @@ def _with_bar(words: str, account: Account) -> str:
     """What is left of a limit, with a bar where there is one."""
     if account.budget.epsilon is None:
         return words
-    bar = f'<progress max="1" value="{account.share:.4f}" aria-label="left of the limit of {escape(account.party)}">'
-    return Markup(f"{escape(words)} {bar}</progress>")
+    return piece("bar", words, f"{account.share:.4f}", 1, f"left of the limit of {account.party}", of=CELLS)
 
 
 def _messages(messages: Sequence[Message], *, with_run: bool) -> str:
@@ -257,23 +248,17 @@ def _epsilon(run: Run) -> str:
     return "no bound" if math.isinf(run.epsilon) else shown(run.epsilon)
 
 
-def _progress(run: Run) -> Markup:
+def _progress(run: Run) -> str:
     """The round that the run has reached, with a bar while it goes on."""
     text = f"{run.round:,}" + (f" of at most {run.rounds:,}" if run.rounds is not None else "")
     if run.rounds is None or run.state != "running":
-        return Markup(text)
-    name = f"rounds of run {escape(run.name, quote=True)}"
-    return Markup(f'{text} <progress max="{run.rounds}" value="{run.round}" aria-label="{name}"></progress>')
+        return text
+    return piece("bar", text, run.round, run.rounds, f"rounds of run {run.name}", of=CELLS)
 
 
 def _time(run: Run) -> str:
     return run.began.replace("T", " ").replace("+00:00", " UTC")
 
 
-def _whole(title: str, summary: str, sections: Sequence[str], up: str, *, live: bool = True) -> str:
-    head = f"<title>{escape(title)} – Colonnade</title>\n"
-    head += f'<link rel="icon" href="data:,">\n<link rel="stylesheet" href="{up}style.css">\n'
-    head += f'<script src="{up}live.js" defer></script>' if live else ""
-    back = f'<nav aria-label="Pages"><ul><li><a href="{up}./">All runs</a></li></ul></nav>' if up else ""
-    told = f'<p id="live" role="status">{escape(summary)}</p>' if live else ""
-    return parts.page_frame(head, f"<h1>{escape(title)}</h1>{told}", back, "".join(sections))
+def _whole(title: str, summary: str, sections: Sequence[Section], up: str, *, live: bool = True) -> str:
+    return parts.render("live.html", title=title, summary=summary, sections=sections, up=up, is_live=live)
