@@ -1,5 +1,10 @@
 """Small charts as inline SVG: lines, stacked bars, and bars inside a table's cell. No script, no fonts.
 
+Every picture of a page is drawn here, by hand: a page carries no script, so plotly cannot draw on it, and an SVG of
+matplotlib has its text in outlines or fonts of its own, and neither stretches with the page nor takes its colours; it
+would also be a dependency of every install for pictures that are a few lines each. What a user turns and zooms is drawn
+by plotly: `fit.plot`, simulations and budgets (the extra [plot]). matplotlib draws the figures of papers/ alone.
+
 A chart is as wide as the page. Lines and bars stretch with it; text does not, since it stands in the outer picture at
 shares of the width. Text and grid take the page's colours, so that light, dark and print need nothing else.
 """
