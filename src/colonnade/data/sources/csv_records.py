@@ -3,6 +3,10 @@
 A quote opens a cell where the cell begins, and only there: 5" is a text of two letters. Blocks in which every quote
 stands where the rule wants it are cut by counting quotes; others are read by Python's own reader, and written anew.
 Empty lines are no records.
+
+This is not left to polars, which converts the cells (csv_types.py): its reader fills a row that is too short with gaps
+and says nothing, says of one that is too long no line, makes a row of gaps of an empty line, refuses 5" in the middle
+of a cell, and reads no UTF-16. A party is told the line of a row that is not like the others, and loses none.
 """
 
 from __future__ import annotations
