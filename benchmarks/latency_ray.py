@@ -109,10 +109,10 @@ def ours(engine: Ray, folder: Path | None, count: int, size: int, rounds: int) -
         books = MemoryStore() if folder is None else RunStore(place)
         hosted_nodes = engine.hosted_nodes("run", setups, books, lambda *_: None, None)
         try:
-            hosted_nodes.ask(HostedNode.reserve, dict.fromkeys(setups, (terms, plan, {})))
+            hosted_nodes.reserve(terms, plan, {})
             hosted_nodes.drive()
         finally:
-            hosted_nodes.close()
+            hosted_nodes.leave()
             books.close()
     return times[WARM:]
 

@@ -26,9 +26,8 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.runtime import ray as engines
-from colonnade.runtime.hosted_node import HostedNode
+from colonnade.runtime.promise import Answered, Computed
 from colonnade.runtime.ray import Host, Ray
-from colonnade.runtime.turns import Answered, Computed
 from tests.helpers.contract import EVERY_METHOD, METHODS, federation, fitted
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'colonnade[ray]'")
@@ -264,7 +263,7 @@ class Deadly(Ray):
                 os.kill(pid, signal.SIGKILL)
             elif way == "by Ray":
                 ray.kill(made.actors[name], no_restart=False)
-            return Computed(future, self.noted) if what is HostedNode.turn else future
+            return Computed(future, self.noted) if what == "turn" else future
 
         made.promise = watched
         return made

@@ -8,7 +8,7 @@ import colonnade as co
 from colonnade.network.questions import Question
 from colonnade.network.refusals import silence
 from colonnade.network.transport.envelope import PeerTimeout
-from colonnade.runtime.turns import Answered
+from colonnade.runtime.promise import Answered
 from tests.helpers.stub_hub import Straw
 
 PROBLEM = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)

@@ -23,8 +23,9 @@ from colonnade.network.party_service import OK, PartyService
 from colonnade.network.questions import Parcel, Question, letters_in, pack, unpack
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.runtime.host import Lost
 from colonnade.runtime.program import FailureCode
-from colonnade.runtime.turns import Answered, Lost
+from colonnade.runtime.promise import Answered
 from tests.helpers.contract import EVERY_METHOD, Case, federation
 from tests.helpers.organisations import COORDINATOR_IDENTITY, COORDINATOR_KEY, Organisations
 

@@ -6,7 +6,7 @@ import pytest
 
 from colonnade.cli.party import PROMPT
 from colonnade.errors import PeerFailed
-from colonnade.runtime.turns import Lost
+from colonnade.runtime.host import Lost
 from tests.helpers.asking import SECONDS, Asked, Screen
 from tests.helpers.streams import Proxy
 

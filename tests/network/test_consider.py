@@ -24,8 +24,9 @@ from colonnade.network.party_run import Approvals, Request
 from colonnade.network.party_service import DIVERGED, OK, UNDECIDED, PartyService
 from colonnade.network.questions import Parcel, pack, unpack
 from colonnade.network.rate_limit import RateLimit
+from colonnade.runtime.host import Lost
+from colonnade.runtime.promise import Answered
 from colonnade.runtime.run_store import abort_run
-from colonnade.runtime.turns import Answered, Lost
 from tests.helpers.contract import Case, federation
 from tests.helpers.organisations import SERVER, Organisations
 from tests.helpers.spending import own_spent

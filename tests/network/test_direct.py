@@ -26,7 +26,7 @@ from colonnade.network.party_service import OK, UNAVAILABLE, UNKNOWN  # noqa: E4
 from colonnade.network.questions import letters_in, letters_out, pack, unpack  # noqa: E402
 from colonnade.network.transport.metrics import Metrics  # noqa: E402
 from colonnade.runtime.program import Direct, Sealed  # noqa: E402
-from colonnade.runtime.turns import Computed  # noqa: E402
+from colonnade.runtime.promise import Computed  # noqa: E402
 from colonnade.runtime.wire import Letter, decode, encode  # noqa: E402
 from tests.helpers.contract import RIDGE, Case, federation  # noqa: E402
 from tests.helpers.freshness import (  # noqa: E402

@@ -20,8 +20,8 @@ from colonnade.network.questions import Parcel, Question, pack
 from colonnade.network.refusals import PeerBroken, PeerSilent, PeerUndecided
 from colonnade.network.transport.envelope import PartyRestarted, PeerTimeout
 from colonnade.privacy.keyring import public_key
+from colonnade.runtime.host import Lost
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.turns import Lost
 
 SAID = {"protocol": PROTOCOL, "version": "1", "file": "this", "clock": 1000.0}
 

@@ -14,10 +14,11 @@ from colonnade.network.hub_run import HubRun, LostParties, RemoteParty, RunLog, 
 from colonnade.network.questions import RUNS, Parcel, Question, letters_out
 from colonnade.network.refusals import PeerBroken, PeerRefused, PeerUndecided
 from colonnade.privacy.ending import ABORTED, FINISHED, Ending, How
-from colonnade.runtime.hosted_node import HostedNode
+from colonnade.runtime.host import Lost
 from colonnade.runtime.program import COORDINATOR, Direct
-from colonnade.runtime.turns import Answered, Lost
+from colonnade.runtime.promise import Answered
 from colonnade.runtime.wire import Letter, encode
+from tests.helpers.hosts import answering
 
 NAMES = [COORDINATOR, "a", "b"]
 
@@ -70,7 +71,9 @@ def test_letters_of_either_road_are_counted_where_they_go_from_party_to_party():
 
 def turn(**head: Any) -> Any:
     told = {"finished": False, "more": False, "wait": [], "notes": [], "told": 0, "failure": 0, **sent().head, **head}
-    return party().read(Question.TURN, Parcel(told, sent().blobs))
+    one = party(patience=None)
+    one.run.hub.ask = lambda *_: Answered(lambda: Parcel(told, sent().blobs))
+    return one._ask(Question.TURN, one.read_turn).result()
 
 
 def test_of_those_whom_a_party_says_it_waits_for_strangers_are_left_out():
@@ -121,18 +124,38 @@ def test_all_keys_stand_before_all_confirmations():
 # ------------------------------------------------------------------------------------------------ what parties hear
 
 
-@pytest.mark.parametrize("what", [HostedNode.close, HostedNode.settle])
-def test_of_an_end_parties_hear_no_more_than_that_another_node_failed(what):
+def heads_of(ask: Any, **run: Any) -> list[dict]:
+    """What a party is told, as heads of questions."""
+    one, heads = party(patience=None, **run), []
+    one.run.hub.ask = lambda _name, _what, head, *_: Answered(lambda: heads.append(head) or Parcel({}))
+    ask(one).result()
+    return heads
+
+
+def test_of_an_end_parties_hear_no_more_than_that_another_node_failed():
     ends = {Ending(How.FAILED, "PeerRefused"): "failed/PeerFailed", FINISHED: "finished", ABORTED: "aborted"}
-    _, write = hub_run._QUESTIONS[what]
     for how, said in ends.items():
-        head = write(how) if what is HostedNode.close else write({"run": how})
-        assert head == ({"how": said} if what is HostedNode.close else {"over": {"run": said}})
+        assert heads_of(lambda one, how=how: one.close(how)) == [{"run": "run", "how": said}]
+        assert heads_of(lambda one, how=how: one.settle({"r": how})) == [{"run": "run", "over": {"r": said}}]
 
 
 def test_of_very_many_ends_the_newest_are_told():
-    over = hub_run._settle_head({f"run {n}": FINISHED for n in range(RUNS + 2)})["over"]
-    assert (len(over), next(iter(over)), list(over)[-1]) == (RUNS, "run 2", f"run {RUNS + 1}")
+    (head,) = heads_of(lambda one: one.settle({f"run {n}": FINISHED for n in range(RUNS + 2)}))
+    assert (len(head["over"]), next(iter(head["over"])), list(head["over"])[-1]) == (RUNS, "run 2", f"run {RUNS + 1}")
+
+
+@pytest.mark.parametrize("reserving", [False, True])
+def test_of_a_run_that_was_never_begun_parties_keep_nothing(reserving):
+    told = {"run": "run", "when": "end", "heads": {"b": [1, "00"]}}
+    assert heads_of(lambda one: one.remember("end", {"b": (1, b"\0")}), reserving=reserving) == [told] * reserving
+
+
+def test_who_began_anew_is_lost_before_it_is_asked_anything():
+    one, counted = party(process={"a": "1"}, count=lambda lost: counted.append(str(lost))), []
+    one.run.hub.process = lambda _: "2"
+    with pytest.raises(Lost, match="a"):
+        one.turn([]).result()
+    assert counted == ["a"]
 
 
 def told_of_a_basis(answers: dict[str, list[BaseException | None]]) -> list[tuple[str, str, str]]:
@@ -211,41 +234,28 @@ def run_of(**hub: Any) -> Any:
     one.hub = SimpleNamespace(keys={"pinned": b"key"}, patience=60.0, **hub)  # type: ignore[assignment]
     one.run, one.call, one.code, one.reserving, one.patience = "run", "call", "", False, None  # type: ignore[assignment]
     one.parties = {"a": None, "b": None}  # type: ignore[dict-item]
+    one.local = SimpleNamespace(reserve=lambda *terms: asked.append((COORDINATOR, "reserve", *terms)))  # type: ignore
+    one.all_hosts = answering(NAMES, lambda *question: asked.append(question))  # type: ignore[assignment]
     one.sparing = SimpleNamespace(lost=["b"], tell_over=lambda how: asked.append(("lost", how)))  # type: ignore
     one.run_log = RunLog("run", alone=False)
     one.introduce = lambda names: asked.append(("introduced", list(names)))  # type: ignore[method-assign]
-
-    def promise(name, what, *arguments):
-        asked.append((name, what, *arguments))
-        return Answered(lambda: name)
-
-    one.promise = promise  # type: ignore[method-assign]
     return one, asked
 
 
 def test_the_coordinator_reserves_with_the_keys_that_the_file_pins_and_not_with_those_that_were_said():
     one, asked = run_of()
     terms = SimpleNamespace(protocol="code", method="method")
-    to = {name: (terms, "plans", {"said": b"key"}) for name in (COORDINATOR, "a", "b")}
-    assert one.ask(HostedNode.reserve, to) == {COORDINATOR: COORDINATOR}
-    reserve = (COORDINATOR, HostedNode.reserve, terms, "plans", {"pinned": b"key"})
+    one.reserve(terms, "plans", {"said": b"key"})
+    reserve = (COORDINATOR, "reserve", terms, "plans", {"pinned": b"key"})
     assert (one.code, asked) == ("code", [("introduced", ["a"]), reserve])
 
 
 @pytest.mark.parametrize(("how", "patience"), [(FINISHED, None), (ABORTED, hub_run.FAREWELL)])
 def test_of_a_run_that_failed_nobody_waits_long_for_an_answer(how, patience):
     one, asked = run_of()
-    one.ask(HostedNode.close, dict.fromkeys((COORDINATOR, "a", "b"), (how,)))
-    assert asked == [("lost", how), *((name, HostedNode.close, how) for name in (COORDINATOR, "a"))]
+    one.close(how)
+    assert asked == [("lost", how), *((name, "close", how) for name in (COORDINATOR, "a"))]
     assert (one.patience, one.run_log.ended) == (patience, True)
-
-
-@pytest.mark.parametrize("reserving", [False, True])
-def test_of_a_run_that_was_never_begun_parties_keep_nothing(reserving):
-    one, asked = run_of()
-    one.reserving = reserving
-    one.ask(HostedNode.remember, {name: ("end", {}) for name in (COORDINATOR, "a")})
-    assert [name for name, *_ in asked] == ([COORDINATOR, "a"] if reserving else [COORDINATOR])
 
 
 @pytest.mark.parametrize(("sealing", "pinned"), [(False, False), (False, True), (True, True), (True, False)])
@@ -274,10 +284,10 @@ def test_who_began_anew_since_it_said_yes_reserves_nothing(there):
     one.process, one.said, one.call = {"a": "1", "b": "2"}, {}, SimpleNamespace(method=None)
     considered = [(name, Question.CONSIDER) for name in "ab"]
     if there:
-        one.reserve(["a", "b"], {})
+        one.let_reserve(["a", "b"], {})
         later = [(name, what) for what in (Question.RESERVE, Question.MEET) for name in "ab"]
         assert (asked, one.reserving) == ([*considered, *later], True)
     else:
         with pytest.raises(Lost, match="b"):
-            one.reserve(["a", "b"], {})
+            one.let_reserve(["a", "b"], {})
         assert (asked, one.reserving) == (considered, False)

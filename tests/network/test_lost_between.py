@@ -24,10 +24,11 @@ from colonnade.network.refusals import PeerSilent, silence
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.store import FileLog
-from colonnade.runtime.hosted_node import HostedNode, Joined, Turn
+from colonnade.runtime.hosted_node import Joined, Turn
 from colonnade.runtime.node import LOST
-from colonnade.runtime.turns import Answered, Turns
+from colonnade.runtime.turns import Turns
 from colonnade.runtime.wire import Letter, Traffic
+from tests.helpers.hosts import answering
 from tests.helpers.organisations import Organisations
 from tests.helpers.silent_parties import PARTIES, PROBLEM, TERMS, Power, Silent, federation
 
@@ -208,11 +209,11 @@ def test_letters_of_a_lost_host_that_are_here_still_arrive_and_behind_them_that_
     turns = {"c": [Turn(letters, False, ("a",))], "a": [Turn((Letter("a", "c", 0, 0, b"\1\0\0"),), False, ("c",))]}
 
     def answer(name, what, *arguments):
-        if what is HostedNode.join:
+        if what == "join":
             return Joined({"c": 0} if name == "a" else {"a": 0}, {})
-        if what is HostedNode.resend:
+        if what == "resend":
             return ()
-        if what is HostedNode.outcome:
+        if what == "outcome":
             return None, Traffic()
         if name == "a":
             given["a"] += arguments[0]
@@ -223,7 +224,7 @@ def test_letters_of_a_lost_host_that_are_here_still_arrive_and_behind_them_that_
         return Turn((), LOST in [x.body for x in given["a"]], ("c",))
 
     sparing = Giving()
-    driven = Turns(["c", "a"], lambda *asked: Answered(lambda: answer(*asked)), lambda *_: None, sparing)
+    driven = Turns(answering("ca", answer), lambda *_: None, sparing)
     outcome = driven.run()
     assert outcome.results == {"a": None, "c": None}
     assert [x.sequence for x in given["a"] if x.body != LOST][:3] == [0, 1, 2]

@@ -24,7 +24,7 @@ from colonnade.network.hub import read_answer, read_greeting  # noqa: E402
 from colonnade.network.hub_run import HubRun, read_promise  # noqa: E402
 from colonnade.network.questions import Question, unpack  # noqa: E402
 from colonnade.network.transport.envelope import METHOD, EnvelopeKind, PartyHello, Welcome, greeting, parse  # noqa: E402
-from colonnade.runtime.turns import Lost  # noqa: E402
+from colonnade.runtime.host import Lost  # noqa: E402
 from tests.helpers.contract import federation, fitted  # noqa: E402
 from tests.helpers.organisations import Organisations, same_arrays  # noqa: E402
 from tests.helpers.parties_at_work import PATIENCE, at_work, damaged  # noqa: E402

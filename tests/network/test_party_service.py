@@ -39,7 +39,7 @@ from colonnade.privacy.block import Unit
 from colonnade.privacy.ending import Ending, How
 from colonnade.runtime.hosted_node import FINAL
 from colonnade.runtime.program import Failed, FailureCode
-from colonnade.runtime.turns import Answered
+from colonnade.runtime.promise import Answered
 from colonnade.runtime.wire import Letter, decode, encode
 from tests.helpers import stub_hub
 from tests.helpers.contract import EVERY_METHOD, Case, federation, fitted

@@ -31,6 +31,7 @@ from colonnade.runtime.run_store import RunStore
 from tests.helpers.contract import EVERY_METHOD
 from tests.helpers.contract import fitted as agreed
 from tests.helpers.exact_fits import fitted, tables
+from tests.helpers.hosts import answering
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
@@ -91,12 +92,16 @@ def test_a_ledger_is_vouched_for_by_every_node_that_remembers_it():
     heads = {name: (k, bytes([k])) for k, name in enumerate("abc")}
     seen = {"a": {"b": (1, b"x")}, "b": {"gone": (9, b"z")}, "c": {"a": (0, b"y"), "b": (2, b"w")}}
     standing = {name: Standing(heads[name], seen[name], b"k" * (name != "b")) for name in "abc"}
-    told: dict[str, tuple] = {}
+    told: dict[str, dict] = {}
+
+    def answer(name, what, *heads):
+        told.update({name: heads[0]} if what == "vouch" else {})
+        return standing[name] if what == "standing" else None
+
     driver = object.__new__(RunDriver)
-    driver.ask_all = lambda *_: standing
-    driver.hosted_nodes = SimpleNamespace(ask=lambda _, by_node: told.update(by_node))
+    driver.hosted_nodes = SimpleNamespace(hosts=answering("abc", answer))
     assert driver.check_heads() == {"a": b"k", "c": b"k"}
-    assert told == {"a": ({"c": (0, b"y")},), "b": ({"a": (1, b"x"), "c": (2, b"w")},)}
+    assert told == {"a": {"c": (0, b"y")}, "b": {"a": (1, b"x"), "c": (2, b"w")}}
 
 
 # ------------------------------------------------------------------------------------------------ a call

@@ -184,6 +184,7 @@ def test_contents_that_go_through_a_third_node_are_sealed_under_names_of_their_o
     own = Gate(ledger(log=log), "run", SystemNoise(), Stub())
     setup = NodeSetup("a0", program, ("a", "b"), True, {None: Reply}, co.Policy(), relayed=("a", "b"))
     node = Node(setup, own, Transcript(log, "run"))
+    node.replay()
     while not node.finished:
         node.step()
     assert [places for places, _ in sealed] == [{"a": 0}, {"b": 0}, {"a": 1, "b": 1}, {"a": 2}]

@@ -12,21 +12,14 @@ import pytest
 import colonnade as co
 from colonnade.errors import LeakError, PeerFailed
 from colonnade.network.questions import letters_out, pack, unpack
+from colonnade.runtime.host import Lost
 from colonnade.runtime.hosted_node import FINAL, HostedNode, Joined, Turn, _Loop
 from colonnade.runtime.node import LOST
 from colonnade.runtime.program import FailureCode
-from colonnade.runtime.turns import (
-    Answered,
-    Computed,
-    Lost,
-    Turns,
-    _last_words,
-    _missed,
-    check_records,
-    gather_answers,
-    wait_for_all,
-)
+from colonnade.runtime.promise import Answered, Computed, gather_answers, wait_for_all
+from colonnade.runtime.turns import Turns, _last_words, _missed, check_records
 from colonnade.runtime.wire import Letter, Traffic
+from tests.helpers.hosts import answering, hosts, silent
 
 
 class Raw:
@@ -67,19 +60,15 @@ def dies_while_the_other_says(first: Turn) -> tuple[Turns, list]:
     """Two hosts: `b` is lost in its first turn, when `a`, which lives on, has said something that it says once."""
     said, told = {"a": [first], "b": [None]}, []
 
-    def answer(name: str, what):
-        if what is not HostedNode.turn:
-            said_of = {HostedNode.join: Joined({}, {}), HostedNode.resend: (), HostedNode.outcome: (None, Traffic())}
-            return said_of[what]
+    def answer(name: str, what, *_):
+        if what != "turn":
+            return {"join": Joined({}, {}), "resend": (), "outcome": (None, Traffic())}[what]
         turn = said[name].pop(0) if said[name] else Turn((), True, (), told=1)
         if turn is None:
             raise Lost(name)
         return turn
 
-    turns = Turns(
-        ["b", "a"], lambda name, what, *_: Answered(lambda: answer(name, what)), lambda *note: told.append(note)
-    )
-    return turns, told
+    return Turns(answering("ba", answer), lambda *note: told.append(note)), told
 
 
 def test_a_note_of_a_station_that_lives_is_heard_though_another_died():
@@ -96,10 +85,10 @@ def test_the_failure_of_a_station_that_lives_ends_the_run_though_another_died():
 
 def test_the_failure_is_told_and_not_that_the_run_is_over_at_whoever_failed():
     turns, _ = dies_while_the_other_says(Turn((), True, (), failure=LeakError("no")))
-    asked = turns.ask
+    live = turns.hosts
     over = Answered(lambda: (_ for _ in ()).throw(co.ReplayDiverged("over")))
-    turns.ask = lambda name, what, *rest: (
-        over if turns.failure and what is HostedNode.join else asked(name, what, *rest)
+    turns.hosts = hosts(
+        live, lambda name, what, *rest: over if turns.failure and what == "join" else live[name].ask(what, *rest)
     )
     with pytest.raises(LeakError):
         turns.run()
@@ -109,7 +98,7 @@ def test_a_sender_of_very_many_tiny_letters_does_not_make_a_question_that_its_re
     """The receiver would be named for it: a head is 16 MiB at most, and addresses grow when they are written again."""
     letters = [Letter("b", "a", place, 0, b"\1\0\0", "\N{GRINNING FACE}" * 200) for place in range(8000)]
     asked: list[list[Letter]] = []
-    turns = Turns(["a", "b"], lambda _name, _what, given: Answered(lambda: asked.append(given)), lambda *_: None)
+    turns = Turns(answering("ab", lambda _name, _what, given: asked.append(given)), lambda *_: None)
     turns.mail = defaultdict(list)
     turns.post(letters)
     while turns.mail["a"]:
@@ -125,7 +114,7 @@ def failing(error: Exception) -> Turn:
 
 
 def test_of_many_who_heard_of_a_failure_the_first_is_told_and_before_all_of_them_the_failure():
-    turns = Turns(["a", "b", "c"], lambda *_: Answered(lambda: None), lambda *_: None)
+    turns = Turns(silent("abc"), lambda *_: None)
     turns.mail = defaultdict(list)
     turns.take("b", failing(PeerFailed("a stopped")))
     turns.take("c", failing(PeerFailed("b stopped")))
@@ -173,7 +162,7 @@ def letter(sender: str, size: int = 1) -> Letter:
 
 
 def test_a_station_gets_a_turn_when_all_whom_it_waits_for_have_written():
-    turns = Turns(["a", "b", "c"], lambda *_: Answered(lambda: None), lambda *_: None)
+    turns = Turns(silent("abc"), lambda *_: None)
     turns.mail = defaultdict(list)
     turns.done = {"c": Turn((), False, ("a", "b"), missing=frozenset({"a", "b"}))}
     for mail, due in (([], False), ("a", False), ("aa", False), ("ab", True), ("aab", True)):
@@ -189,10 +178,10 @@ def test_a_turn_brings_no_more_bytes_than_a_message_may_have_unless_one_letter_i
     monkeypatch.setattr("colonnade.runtime.turns.LOAD", 10)
     asked: list[list[int]] = []
 
-    def ask(_name: str, _what, given: list[Letter]) -> Answered:
-        return Answered(lambda: asked.append([len(x.body) for x in given]))
+    def take(_name: str, _what, given: list[Letter]) -> None:
+        asked.append([len(x.body) for x in given])
 
-    turns = Turns(["c"], ask, lambda *_: None)
+    turns = Turns(answering("c", take), lambda *_: None)
     turns.mail = defaultdict(list, {"c": [letter("a", size) for size in (4, 6, 1, 25, 5, 6)]})
     while turns.mail["c"]:
         turns.give("c")
@@ -218,14 +207,14 @@ def test_what_is_here_of_a_lost_host_is_brought_with_the_next_turn():
     given: list[Letter] = []
 
     def answer(name, what, *arguments):
-        if what is HostedNode.join:
+        if what == "join":
             return Joined({"c": 1}, {})
-        if what is HostedNode.turn:
+        if what == "turn":
             given.extend(arguments[0])
         return ()
 
     lost = SimpleNamespace(lost=["c"], give_up=lambda _: False)
-    turns = Turns(["a", "c"], lambda *asked: Answered(lambda: answer(*asked)), lambda *_: None, lost)
+    turns = Turns(answering("ac", answer), lambda *_: None, lost)
     turns.mail = defaultdict(list, {"a": here[:3]})
     turns.busy = {"c": Answered(lambda: Turn((here[3],), False, ()))}
     turns.meet()
@@ -241,19 +230,19 @@ def test_whoever_has_more_to_send_gets_turns_until_all_has_gone():
     read: list[Letter] = []
 
     def answer(name, what, *arguments):
-        if what is not HostedNode.turn:
-            return {HostedNode.join: Joined({}, {}), HostedNode.resend: (), HostedNode.outcome: (name, Traffic())}[what]
+        if what != "turn":
+            return {"join": Joined({}, {}), "resend": (), "outcome": (name, Traffic())}[what]
         read.extend(arguments[0])
         return Turn((), True, ()) if len(read) == 3 else said[name].pop(0)
 
-    turns = Turns(["a", "b"], lambda *asked: Answered(lambda: answer(*asked)), lambda *_: None)
+    turns = Turns(answering("ab", answer), lambda *_: None)
     assert turns.run().results == {"a": "a", "b": "b"}
     assert read == letters
 
 
 def test_a_note_is_told_once_wherever_a_turn_begins_to_tell():
     told: list[tuple[str, int]] = []
-    turns = Turns(["a", "b"], lambda *_: Answered(lambda: None), lambda name, note: told.append((name, note["n"])))
+    turns = Turns(silent("ab"), lambda name, note: told.append((name, note["n"])))
     for first, last in ((0, 2), (2, 3), (1, 4), (0, 4)):  # the last two: of a host that began anew
         turns.hear("a", Turn((), False, (), tuple({"n": n} for n in range(first, last)), told=first))
     turns.hear("b", Turn((), False, (), ({"n": 0},)))
@@ -262,7 +251,7 @@ def test_a_note_is_told_once_wherever_a_turn_begins_to_tell():
 
 def test_nothing_is_kept_for_who_is_lost_or_has_finished_and_nobody_waits_for_the_lost():
     sparing = SimpleNamespace(lost=["b"])
-    turns = Turns(["a", "b", "c"], lambda *_: Answered(lambda: None), lambda *_: None, sparing)
+    turns = Turns(silent("abc"), lambda *_: None, sparing)
     turns.mail = defaultdict(list)
     turns.done = {"a": Turn((), True, ()), "b": Turn((), False, ("a",))}
     letters = {name: Letter("x", name, 0, 1, b"") for name in "abc"}
@@ -282,7 +271,7 @@ def test_who_is_at_work_is_looked_at_while_nothing_comes(monkeypatch):
         looked.append(set(busy))
         late.set_result(Turn((), True, ()))
 
-    turns = Turns(["a", "b"], lambda *_: late, lambda *_: None, SimpleNamespace(lost=[], look=look))
+    turns = Turns(hosts("ab", lambda *_: late), lambda *_: None, SimpleNamespace(lost=[], look=look))
     turns.mail = defaultdict(list)
     turns.give("a")
     turns.drive()
@@ -306,7 +295,7 @@ def test_a_host_sends_again_what_any_receiver_missed_and_makes_nothing_again_whe
         made.append(host._notes.append({"round": 1}))
         return SimpleNamespace(replay=lambda: letters)
 
-    host = SimpleNamespace(join=lambda: Joined({}, {"a": 2, "b": 1}), _make_node=again, _notes=[{"round": 7}])
+    host = SimpleNamespace(join=lambda: Joined({}, {"a": 2, "b": 1}), new_node=again, _notes=[{"round": 7}])
     assert HostedNode.resend(host, {"a": 2, "b": 1}) == ()
     assert made == []
     for since, sent in (({"a": 2}, letters[1:2]), ({"a": 1, "b": 1}, letters[2:]), ({}, letters)):
@@ -344,7 +333,7 @@ class Station:
 
 
 def test_a_turn_reads_what_it_can_has_receipts_for_all_and_tells_its_notes_once():
-    host = SimpleNamespace(_arrive=lambda: None, _notes=[], _told=0, _count_traffic=lambda letters: letters)
+    host = SimpleNamespace(_notes=[], _told=0, _count_traffic=lambda letters: letters)
     host.node = station = Station(lambda: host._notes)
     sent = [Letter("a", "h", place, 1, b"") for place in range(7)]
     turns = [HostedNode.turn(host, sent[first:last]) for first, last in ((0, 4), (4, 5), (5, 7))]

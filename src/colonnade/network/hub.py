@@ -35,9 +35,10 @@ from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.events import quorum_of
 from colonnade.privacy.keyring import public_key
 from colonnade.problem.faces import explain
+from colonnade.runtime.host import Distributed, Lost, NodeLogs
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId
-from colonnade.runtime.turns import Computed, Distributed, Lost, NodeLogs, Promise, gather_answers
+from colonnade.runtime.promise import Computed, Promise, gather_answers
 
 CLOCKS = 60.0  # seconds that two clocks may differ before `check` warns
 GLANCE = 1.0  # seconds before a party whose operator has not decided is asked again
@@ -308,7 +309,7 @@ class Grpc:
         head: Mapping[str, Any] | None = None,
         blobs: Sequence[bytes] = (),
         patience: float | None = None,
-    ) -> Promise:
+    ) -> Promise[Parcel]:
         """A question to a party; its answer, or the error that its code stands for.
 
         Parameters
@@ -328,7 +329,7 @@ class Grpc:
         seconds = self.patience if patience is None else patience
         raw = self._board.ask(party, pack({"what": what, **(head or {})}, blobs), timeout=seconds)
 
-        def read(answer: Promise) -> Parcel:
+        def read(answer: Promise[bytes]) -> Parcel:
             try:
                 said = answer.result()
             except PartyRestarted as error:

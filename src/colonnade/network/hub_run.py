@@ -11,7 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError, WireError
 from colonnade.methods.masked_scores import MaskedScores
@@ -22,11 +22,14 @@ from colonnade.network.questions import RUNS, Parcel, Question, letters_in, lett
 from colonnade.network.refusals import PeerBroken, PeerRefused, PeerSilent, PeerUndecided, for_others, refusal
 from colonnade.network.replaced_ledger import is_replaced
 from colonnade.privacy.ending import FINISHED, Ending, How
-from colonnade.privacy.ledger import ADMIN, Replaced
-from colonnade.runtime.hosted_node import HostedNode, Joined, Outcome, Standing, Turn
+from colonnade.privacy.events import Plan
+from colonnade.privacy.ledger import ADMIN, Replaced, Terms
+from colonnade.runtime.host import Host, Lost, NodeLogs, ask_hosts, host_here
+from colonnade.runtime.hosted_node import Head, HostedNode, Joined, Outcome, Standing, Turn
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, Direct, FailureCode, NodeId
-from colonnade.runtime.turns import Answered, Computed, Lost, NodeLogs, Promise, Turns, gather_answers, wait_for_all
+from colonnade.runtime.promise import Answered, Computed, Promise, gather_answers, wait_for_all
+from colonnade.runtime.turns import Turns
 from colonnade.runtime.wire import HEADER_SIZE, Communication, Letter, Traffic, TrafficRow, encode
 
 if TYPE_CHECKING:
@@ -38,12 +41,13 @@ LOSSES = 1000  # how often a party may begin anew in one run
 _MOST_REPLACED = 1000  # ledgers that one party may say were replaced
 _LARGEST_COUNT = 1 << 53
 _NOTE = encode(Direct(b""), guarded=False)[:HEADER_SIZE]  # how a note begins that a letter went over a line
+T = TypeVar("T")
 
 log = logging.getLogger("colonnade.network.hub")
 
 
 class HubRun:
-    """The hosts of one run, as fit.py asks them."""
+    """The hosts of one run: the coordinator's here, and the parties, each at the end of its line."""
 
     def __init__(
         self, hub: Grpc, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener, call: Call
@@ -53,6 +57,9 @@ class HubRun:
         self.parties = {name: RemoteParty(self, name) for name in setups if name != COORDINATOR}
         here = COORDINATOR in setups
         self.local = self.host(setups[COORDINATOR], logs) if here else None
+        self.all_hosts: dict[NodeId, Host] = dict(self.parties)
+        if self.local is not None:
+            self.all_hosts = {COORDINATOR: host_here(self.local), **self.all_hosts}
         self.code = ""  # of the method, as this hub has it
         self.said: dict[NodeId, Parcel] = {}  # what each party answered when the run was proposed
         self.process: dict[NodeId, str | None] = {}  # which process of a party that was
@@ -72,35 +79,18 @@ class HubRun:
         told = told_of(self.run, self.call)
         return HostedNode(setup, self.run, logs.log(COORDINATOR), identity=identity, told=told)
 
-    def ask(self, what: Callable[..., Any], to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
-        """What fit.py asks of all hosts; the parties find terms, plans and keys in their own stores."""
-        if what == HostedNode.reserve:
-            terms = next(iter(to.values()))[0]
-            self.code = terms.protocol
-            self.run_log.proposed(terms.method, len(self.parties))
-            self.introduce([name for name in self.parties if name not in self.sparing.lost])
-        if what == HostedNode.close:
-            self.run_log.over(*next(iter(to.values())))
-            if (FINISHED,) not in to.values():  # whoever made the run fail may not answer at all
-                self.patience = min(self.hub.patience, FAREWELL)
-        unknown = what == HostedNode.remember and not self.reserving  # of a run never begun parties keep nothing
-        if what == HostedNode.reserve or unknown:
-            to = {name: arguments for name, arguments in to.items() if name == COORDINATOR}
-        if what == HostedNode.reserve:  # keys as the federation file pins them, not as anybody says
-            to = {name: (*arguments[:-1], self.hub.keys) for name, arguments in to.items()}
-        if what == HostedNode.close:
-            self.sparing.tell_over(*next(iter(to.values())))
-        to = {name: arguments for name, arguments in to.items() if name not in self.sparing.lost}
-        while True:
-            try:
-                return gather_answers({name: self.promise(name, what, *arguments) for name, arguments in to.items()})
-            except Lost:  # asked again, a party's store answers the same
-                continue
+    @property
+    def hosts(self) -> Mapping[NodeId, Host]:
+        return {name: host for name, host in self.all_hosts.items() if name not in self.sparing.lost}
 
-    def promise(self, name: NodeId, what: Callable[..., Any], *arguments: Any) -> Promise:
-        if name == COORDINATOR:
-            return Answered(lambda: what(self.local, *arguments))
-        return self.parties[name].ask(what, *arguments)
+    def reserve(self, terms: Terms, plans: Mapping[str, Plan], _: Mapping[NodeId, bytes]) -> None:
+        """Parties find terms and plans in their own stores; keys are as the federation file pins them, not as anybody
+        says."""
+        self.code = terms.protocol
+        self.run_log.proposed(terms.method, len(self.parties))
+        self.introduce([name for name in self.parties if name not in self.sparing.lost])
+        if self.local is not None:
+            self.local.reserve(terms, plans, self.hub.keys)
 
     def tell_basis(self, basis: str) -> None:
         """Tell every party what fallbacks of the model follow from; who does not hear of it will approve none."""
@@ -119,14 +109,21 @@ class HubRun:
 
     def drive(self) -> Outcome:
         self.run_log.reserved()
-        found = Turns(self.names, self.promise, self.listener, self.sparing).run()
+        found = Turns(self.all_hosts, self.listener, self.sparing).run()
         self.run_log.traffic = found.traffic
         if self.carried:
             told = {"direct": self.carried[True], "relayed": self.carried[False]}
             log.info("letters between parties", extra={"run": self.run, **told})
         return found
 
-    def close(self) -> None:
+    def close(self, ending: Ending) -> None:
+        self.run_log.over(ending)
+        if ending != FINISHED:  # whoever made the run fail may not answer at all
+            self.patience = min(self.hub.patience, FAREWELL)
+        self.sparing.tell_over(ending)
+        ask_hosts(self.hosts, lambda _, host: host.close(ending))
+
+    def leave(self) -> None:
         """The line stays open for the next run."""
         self.run_log.left()
 
@@ -138,14 +135,14 @@ class HubRun:
             self.process |= {name: self.hub.process(name) for name in names}
             try:
                 with self.hub.alone():  # two runs must not both be told that there is room, and one of them refused
-                    self.reserve(names, proposal)
+                    self.let_reserve(names, proposal)
                 return
             except Lost as lost:
                 self.count(lost)
             except PeerUndecided as undecided:
                 self.hub.await_decision(undecided, began)
 
-    def reserve(self, names: Sequence[NodeId], proposal: Mapping[str, Any]) -> None:
+    def let_reserve(self, names: Sequence[NodeId], proposal: Mapping[str, Any]) -> None:
         """Ask whether they would take part; then let them reserve, and meet."""
         _check_willing({name: self.propose(name, Question.CONSIDER, proposal) for name in names})
         for name in names:
@@ -156,16 +153,16 @@ class HubRun:
         self.said |= {name: read_promise(name, answer) for name, answer in answers.items()}
         gather_answers({name: self.let_meet(name) for name in names})
 
-    def let_meet(self, name: NodeId) -> Promise:
+    def let_meet(self, name: NodeId) -> Promise[Parcel]:
         others = [peer for peer in self.parties if peer != name and peer not in self.sparing.lost]
         blobs = introductions([self.said[peer] for peer in others])
         return self.hub.ask(name, Question.MEET, {"run": self.run, "peers": others}, blobs)
 
-    def propose(self, name: NodeId, question: Question, proposal: Mapping[str, Any]) -> Promise:
+    def propose(self, name: NodeId, question: Question, proposal: Mapping[str, Any]) -> Promise[Parcel]:
         """Ask one party; what helps where it refuses scores is other than where it refuses a fit."""
         asked = self.hub.ask(name, question, proposal)
 
-        def read(answer: Promise) -> Any:
+        def read(answer: Promise[Parcel]) -> Parcel:
             try:
                 return answer.result()
             except PeerRefused as error:
@@ -242,57 +239,96 @@ class LostParties:
 
 
 class RemoteParty:
-    """One party of a run as the hub reaches it: it is asked what a HostedNode is, and promises the same answers."""
+    """One party of a run as a Host: it is asked over its line, in parcels."""
 
     def __init__(self, run: HubRun, name: NodeId) -> None:
         self.run, self.name = run, name
         self.places: Counter[NodeId] = Counter()  # by receiver, where the next letter stands at least
-        self.readers: dict[Question, Callable[[Parcel], Any]] = {
-            Question.STANDING: lambda found: read_standing(found.head, run.parties),
-            Question.JOIN: lambda found: read_joined(name, found.head),
-            Question.RESEND: lambda found: tuple(self.letters(found)),
-            Question.TURN: self.read_turn,
-            Question.OUTCOME: lambda found: read_outcome(name, found.head),
-        }
 
-    def ask(self, what: Callable[..., Any], *arguments: Any) -> Promise:
-        question, write_head = _QUESTIONS[what]
-        head = {"run": self.run.run, **write_head(*arguments)}
-        blobs: list[bytes] = []
-        # With a process died the letters that it held and had not read: it must hear of the run again, and join.
-        other_process = self.run.process.get(self.name) != self.run.hub.process(self.name)
-        if other_process and question is Question.JOIN:
+    def has_begun(self) -> Promise[bool]:
+        """It never returns what others reserved, so it need not be asked."""
+        return Answered(lambda: False)
+
+    def same_unit(self, _: Terms, __: Mapping[str, Plan]) -> Promise[None]:
+        """It says so itself when it is asked whether it would take part."""
+        return Answered(lambda: None)
+
+    def verify(self) -> Promise[None]:
+        return self._ask(Question.VERIFY, _nothing)
+
+    def standing(self) -> Promise[Standing]:
+        return self._ask(Question.STANDING, lambda found: read_standing(found.head, self.run.parties))
+
+    def vouch(self, seen: Mapping[NodeId, Head]) -> Promise[None]:
+        return self._ask(Question.VOUCH, _nothing, heads=plain_heads(seen))
+
+    def settle(self, over: Mapping[str, Ending]) -> Promise[set[str]]:
+        """Which runs are left open there it does not say."""
+        last = list(over.items())[-RUNS:]  # of older ones nobody is still waiting to hear
+        told = {run: for_others(ending).code for run, ending in last}
+        return self._ask(Question.SETTLE, lambda _: set[str](), over=told)
+
+    def remember(self, when: str, heads: Mapping[NodeId, Head]) -> Promise[None]:
+        if not self.run.reserving:  # of a run never begun parties keep nothing
+            return Answered(lambda: None)
+        return self._ask(Question.REMEMBER, _nothing, when=when, heads=plain_heads(heads))
+
+    def join(self) -> Promise[Joined]:
+        if self._began_anew():
             self.run.introduce([self.name])
-        if question is Question.TURN:
-            if other_process:
-                return self._then(question, Answered(lambda: _lose(self.name)))
-            (letters,) = arguments
-            self.run.run_log.carried(letters)
-            head["letters"], blobs = letters_out(letters, self.run.run)
-            self.run.sparing.asked[self.name] = time.monotonic()
-        return self._then(question, self.run.hub.ask(self.name, question, head, blobs, self.run.patience))
+        return self._ask(Question.JOIN, self.read_joined)
 
-    def _then(self, question: Question, asked: Promise) -> Promise:
-        def read(found: Promise) -> Any:
-            try:
-                return self.read(question, found.result())
-            except Lost as lost:
-                self.run.count(lost)
-                raise
+    def resend(self, since: Mapping[NodeId, int]) -> Promise[tuple[Letter, ...]]:
+        return self._ask(Question.RESEND, lambda found: tuple(self.letters(found)), since=dict(since))
 
-        return Computed(asked, read)
+    def turn(self, letters: Sequence[Letter]) -> Promise[Turn]:
+        if self._began_anew():
+            return Answered(self._lose)
+        self.run.run_log.carried(letters)
+        addresses, blobs = letters_out(letters, self.run.run)
+        self.run.sparing.asked[self.name] = time.monotonic()
+        return self._ask(Question.TURN, self.read_turn, blobs, letters=addresses)
 
-    def read(self, question: Question, found: Parcel) -> Any:
-        """An answer as the value that a HostedNode would have returned."""
-        reader = self.readers.get(question)
-        if reader is None:
-            return None
-        if question is Question.JOIN:
-            self.places.clear()
+    def outcome(self) -> Promise[tuple[Answer | None, Traffic]]:
+        return self._ask(Question.OUTCOME, lambda found: read_outcome(self.name, found.head))
+
+    def close(self, ending: Ending) -> Promise[None]:
+        return self._ask(Question.OVER, _nothing, how=for_others(ending).code)
+
+    # ------------------------------------------------------------------------ how it is asked
+
+    def _ask(
+        self, question: Question, read: Callable[[Parcel], T], blobs: Sequence[bytes] = (), **fields: object
+    ) -> Promise[T]:
+        head = {"run": self.run.run, **fields}
+        asked = self.run.hub.ask(self.name, question, head, blobs, self.run.patience)
+        return Computed(asked, lambda found: self._read(question, read, found))
+
+    def _read(self, question: Question, read: Callable[[Parcel], T], asked: Promise[Parcel]) -> T:
         try:
-            return reader(found)
+            found = asked.result()
+        except Lost as lost:
+            self.run.count(lost)
+            raise
+        try:
+            return read(found)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WireError(f"the answer of {self.name!r} to {question} is not one: {type(error).__name__}") from error
+
+    def _began_anew(self) -> bool:
+        """With a process died the letters that it held and had not read: it must hear of the run again, and join."""
+        return self.run.process.get(self.name) != self.run.hub.process(self.name)
+
+    def _lose(self) -> NoReturn:
+        lost = Lost(self.name)
+        self.run.count(lost)
+        raise lost
+
+    # ------------------------------------------------------------------------ what it answers
+
+    def read_joined(self, found: Parcel) -> Joined:
+        self.places.clear()
+        return read_joined(self.name, found.head)
 
     def read_turn(self, found: Parcel) -> Turn:
         head, sent = found.head, tuple(self.letters(found))
@@ -370,31 +406,11 @@ class RunLog:
         return round(time.monotonic() - self.began)
 
 
-def _lose(party: str) -> NoReturn:
-    raise Lost(party)
+def _nothing(_: Parcel) -> None:
+    """An answer that says no more than that there is one."""
 
 
-def _settle_head(over: Mapping[str, Ending]) -> dict[str, Any]:
-    last = list(over.items())[-RUNS:]  # of older ones nobody is still waiting to hear
-    return {"over": {run: for_others(ending).code for run, ending in last}}
-
-
-# What a host is asked, as a question to a party and the fields of its head.
-_QUESTIONS: dict[Callable[..., Any], tuple[Question, Callable[..., dict[str, Any]]]] = {
-    HostedNode.verify: (Question.VERIFY, dict),
-    HostedNode.standing: (Question.STANDING, dict),
-    HostedNode.vouch: (Question.VOUCH, lambda heads: {"heads": plain_heads(heads)}),
-    HostedNode.remember: (Question.REMEMBER, lambda when, heads: {"when": when, "heads": plain_heads(heads)}),
-    HostedNode.close: (Question.OVER, lambda ending: {"how": for_others(ending).code}),
-    HostedNode.settle: (Question.SETTLE, _settle_head),
-    HostedNode.join: (Question.JOIN, dict),
-    HostedNode.resend: (Question.RESEND, lambda since: {"since": dict(since)}),
-    HostedNode.turn: (Question.TURN, lambda _: {}),
-    HostedNode.outcome: (Question.OUTCOME, dict),
-}
-
-
-def _check_willing(answers: Mapping[NodeId, Promise]) -> None:
+def _check_willing(answers: Mapping[NodeId, Promise[Parcel]]) -> None:
     """All would take part; or the error of one that would not, before that of one that was lost or has not decided: an
     operator says no once."""
     wait_for_all(answers.values())
@@ -416,7 +432,7 @@ def _check_willing(answers: Mapping[NodeId, Promise]) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ answers
-# What is no answer raises any of ValueError, KeyError, TypeError and AttributeError, as `RemoteParty.read` expects.
+# What is no answer raises any of ValueError, KeyError, TypeError and AttributeError, as `RemoteParty` expects.
 
 
 def read_standing(head: Mapping[str, Any], parties: Iterable[NodeId]) -> Standing:

@@ -317,7 +317,6 @@ class PartyRun:
     def outcome(self) -> Parcel:
         """What was sent in all, by kind; and of the result nothing but why it ended."""
         host = self.host
-        host.join()
         if not host.node.finished:
             raise ProtocolError("the hub asks for the outcome of a run that has not finished here")
         # One line for the operator, whatever it says: whether there is one would show in the length of the records.

@@ -38,9 +38,9 @@ from colonnade.network.hub_run import HubRun
 from colonnade.network.questions import Parcel, pack, unpack
 from colonnade.network.refusals import PeerUndecided
 from colonnade.network.transport.envelope import LIMIT, PartyRestarted, PeerTimeout
+from colonnade.runtime.host import NodeLogs
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import NodeId
-from colonnade.runtime.turns import NodeLogs
 
 LARGEST = LIMIT + (1 << 20)
 GLANCE = 0.2  # seconds between two looks at who is connected

@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar, TypeVarTuple, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -49,16 +49,16 @@ from colonnade.runs.progress import Show, progress_bar
 from colonnade.runs.refit import of_columns, places_of
 from colonnade.runs.release import release_of
 from colonnade.runs.result import Fit
-from colonnade.runtime.hosted_node import FINAL, Engine, Head, HostedNode, InProcess, LocalNodes, Outcome
+from colonnade.runtime.host import Distributed, Host, HostedNodes, LocalNodes, ask_hosts
+from colonnade.runtime.hosted_node import FINAL, Engine, Head, InProcess, Outcome
 from colonnade.runtime.node import NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId, Note
+from colonnade.runtime.promise import Promise
 from colonnade.runtime.run_store import MemoryStore, RunStore, Store
-from colonnade.runtime.turns import Distributed, HostedNodes
 from colonnade.runtime.wire import Communication
 
 log = logging.getLogger("colonnade.runs.fit")
 T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 
 def fit(
@@ -316,11 +316,11 @@ class RunDriver:
         try:
             yield
         finally:
-            self.hosted_nodes.close()
+            self.hosted_nodes.leave()
 
-    def ask_all(self, what: Callable[[HostedNode, *Ts], T], *arguments: *Ts) -> dict[NodeId, T]:
+    def ask_all(self, ask: Callable[[Host], Promise[T]]) -> dict[NodeId, T]:
         """The same question to all hosts."""
-        return self.hosted_nodes.ask(what, dict.fromkeys(self.nodes, arguments))
+        return ask_hosts(self.hosted_nodes.hosts, lambda _, host: ask(host))
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
@@ -328,25 +328,22 @@ class RunDriver:
         return self.job.roster.parties if graph else (COORDINATOR, *self.job.roster.parties)
 
     def has_begun(self) -> bool:
-        """Whether a ledger here has this run already. Parties elsewhere never return what others reserved, so that they
-        need not be asked."""
-        here = self.nodes if self.federation.away is None else [name for name in self.nodes if name == COORDINATOR]
-        return any(self.hosted_nodes.ask(HostedNode.has_begun, dict.fromkeys(here, ())).values())
+        """Whether a ledger has this run already."""
+        return any(self.ask_all(lambda host: host.has_begun()).values())
 
     def reserve(self) -> None:
         """Every ledger reserves its whole plan, or nothing is sent at all."""
         keys = self.check_heads()
         # Of runs whose process died before it could close every ledger.
-        self.store.tell(self.nodes, lambda over: self.ask_all(HostedNode.settle, over))
+        self.store.tell(self.nodes, lambda over: self.ask_all(lambda host: host.settle(over)))
         terms = terms_of(self.job, self.method)
-        if self.federation.away is None:  # parties elsewhere are asked whether they would take part
-            self.ask_all(HostedNode.same_unit, terms, self.plans)
-        self.ask_all(HostedNode.reserve, terms, self.plans, keys)
+        self.ask_all(lambda host: host.same_unit(terms, self.plans))
+        self.hosted_nodes.reserve(terms, self.plans, keys)
         self.exchange_heads("start")
 
     def end(self, ending: Ending) -> None:
         self.store.end(self.run, ending)
-        self.ask_all(HostedNode.close, ending)
+        self.hosted_nodes.close(ending)
         self.exchange_heads("end")
 
     def finish(self) -> None:
@@ -361,26 +358,28 @@ class RunDriver:
 
     def check_heads(self) -> dict[NodeId, bytes]:
         """Check that every chain is whole and lacks no row that another node saw; the keys the nodes sign with."""
-        self.ask_all(HostedNode.verify)
-        standing = self.ask_all(HostedNode.standing)
+        self.ask_all(lambda host: host.verify())
+        standing = self.ask_all(lambda host: host.standing())
         self.replaced = [one for found in standing.values() for one in found.replaced]
         seen: dict[NodeId, dict[NodeId, Head]] = {name: {} for name in standing}
         for witness, found in standing.items():
             for peer, head in found.remembered.items():
                 if peer in seen:
                     seen[peer][witness] = head
-        self.hosted_nodes.ask(HostedNode.vouch, {name: (heads,) for name, heads in seen.items() if heads})
+        witnessed = {name: host for name, host in self.hosted_nodes.hosts.items() if seen[name]}
+        ask_hosts(witnessed, lambda name, host: host.vouch(seen[name]))
         return {name: found.key for name, found in standing.items() if found.key}
 
     def exchange_heads(self, when: str) -> None:
         """Let the coordinator remember where every ledger stands, and each party where the next one does."""
         if not self.store.durable:
             return
-        heads = {name: found.head for name, found in self.ask_all(HostedNode.standing).items()}
+        heads = {name: found.head for name, found in self.ask_all(lambda host: host.standing()).items()}
         names = list(heads)
         peers = dict(zip(names, [*names[1:], names[0]], strict=True))
-        news = {n: (when, heads if n == COORDINATOR else {peer: heads[peer]}) for n, peer in peers.items()}
-        self.hosted_nodes.ask(HostedNode.remember, news)
+        news = {name: heads if name == COORDINATOR else {peer: heads[peer]} for name, peer in peers.items()}
+        hosts = {name: self.hosted_nodes.hosts[name] for name in news}
+        ask_hosts(hosts, lambda name, host: host.remember(when, news[name]))
 
     def setups(self) -> dict[NodeId, NodeSetup]:
         policies = {name: party.policy for name, party in self.federation.parties.items()}

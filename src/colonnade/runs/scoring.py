@@ -17,9 +17,9 @@ from colonnade.model.job import Job
 from colonnade.runs.call import run_fingerprint
 from colonnade.runs.fit import RunDriver, meet_parties
 from colonnade.runs.result import Fit, KeptScores
+from colonnade.runtime.host import Distributed
 from colonnade.runtime.hosted_node import Engine, InProcess
 from colonnade.runtime.run_store import MemoryStore, RunStore, Store
-from colonnade.runtime.turns import Distributed
 
 
 def score(

@@ -1,13 +1,15 @@
-"""A host: one node where it lives, with its ledger, its transcript and its program; and all of them in one process.
+"""A hosted node: one node where it lives, with its ledger, its transcript and its program; and all in one process.
 
-`InProcess` keeps all hosts in one process and drives their nodes itself: a plain loop over generators. An engine moves
+`InProcess` has all nodes in one process and drives them itself: a plain loop over generators. An engine moves
 letters between nodes and resumes whoever has all it waits for; it knows no mathematics and no topology. Since programs
 form a Kahn network the order in which it does so cannot change a result. What wraps an engine to listen, to disturb or
 to lose parties has the same face (fault_tools.py), so tests and reports need no hooks inside.
 
-Elsewhere a host is reached by asking: it joins a run, says what it has received and sent, sends again what a peer has
-missed, and takes turns: letters in, steps, letters out (turns.py). Everything that is asked and answered is plain
+Elsewhere a hosted node is asked (host.py): it joins a run, says what it has received and sent, sends again what a peer
+has missed, and takes turns: letters in, steps, letters out (turns.py). Everything that is asked and answered is plain
 values, so it does not matter whether a call, a cluster or a network lies between.
+
+There is one way to begin: by a replay of what is recorded, at first of nothing.
 
 A host whose process died joins again from its transcript, and goes on to the bit; letters that were on their way
 are made again, the same, by replay.
@@ -175,17 +177,22 @@ class HostedNode:
 
     # ------------------------------------------------------------------------ its node
 
-    @property
-    def node(self) -> Node:
-        if self._node is None:
-            self._node = self._make_node()
-        return self._node
-
-    def _make_node(self) -> Node:
+    def new_node(self) -> Node:
+        """Its node before it has begun: whoever drives it begins by `Node.replay`."""
         setup = self.setup
         noise = SystemNoise() if setup.noise is None else setup.noise.at(setup.name)
         gate = Gate(self.ledger, self.run, noise, self._keyring() if setup.sealing else None)
         return Node(setup, gate, Transcript(self.log, self.run), self._listener, self.receipts)
+
+    @property
+    def node(self) -> Node:
+        """Its node where its transcript ends."""
+        if self._node is None:
+            self._traffic, self._notes, self._told = Traffic(), [], 0
+            node = self.new_node()
+            self._count_traffic(node.replay())
+            self._node = node  # not before: half a replay must not go on live
+        return self._node
 
     def _identity(self) -> bytes:
         return self._own_key or self.log.secret("node", "signing key", 32)
@@ -202,11 +209,10 @@ class HostedNode:
 
     def join(self) -> Joined:
         """How far it has come."""
-        self._arrive()
-        sent: Counter[NodeId] = Counter()
+        node, sent = self.node, Counter[NodeId]()
         for line, count in self._traffic.messages.items():
             sent[line.receiver] += count
-        received = {peer: self.node.received_from(peer) for peer in sorted(self.node.neighbours)}
+        received = {peer: node.received_from(peer) for peer in sorted(node.neighbours)}
         return Joined(received, dict(sent), self.receipts.counts())
 
     def resend(self, since: Mapping[NodeId, int]) -> tuple[Letter, ...]:
@@ -217,20 +223,19 @@ class HostedNode:
         # its place: the node may hold letters that it has not read, and has said that it has.
         notes, self._notes = self._notes, []
         try:
-            again = self._make_node().replay()
+            again = self.new_node().replay()
         finally:
             self._notes = notes
         return tuple(x for x in again if x.sequence >= since.get(x.receiver, 0))
 
     def give_up(self, peer: NodeId) -> None:
         """Take nothing more from a neighbour that is lost, and let the program know when it waits for it."""
-        self._arrive()
-        self.node.deliver(Letter(peer, self.node.name, self.node.received_from(peer), 0, LOST))
+        node = self.node
+        node.deliver(Letter(peer, node.name, node.received_from(peer), 0, LOST))
 
     def turn(self, letters: Iterable[Letter]) -> Turn:
         """Take letters and go as far as they allow."""
-        self._arrive()
-        node, sent, failure = self.node, [], None
+        node, sent, failure = self.node, list[Letter](), None
         try:
             for letter in letters:
                 if not node.finished:
@@ -247,21 +252,14 @@ class HostedNode:
 
     def outcome(self) -> tuple[Any, Traffic]:
         """What its program returned, and what it sent in all."""
-        self._arrive()
-        if (remark := self.setup.remark(self.node.result)) and self.log.durable:
-            self.ledger.tell_operator(self.run, remark)
-        return self.node.result, self._traffic
+        result = self.node.result
+        self.remark_on(result)
+        return result, self._traffic
 
-    def _arrive(self) -> None:
-        """Be where the transcript ends."""
-        if self._node is not None:
-            return
-        self._traffic, self._notes, self._told = Traffic(), [], 0
-        try:
-            self._count_traffic(self.node.replay())
-        except BaseException:
-            self._node = None  # half a replay must not go on live
-            raise
+    def remark_on(self, result: Any) -> None:
+        """Write down what the operator should read about a result."""
+        if (remark := self.setup.remark(result)) and self.log.durable:
+            self.ledger.tell_operator(self.run, remark)
 
     def _count_traffic(self, letters: list[Letter]) -> list[Letter]:
         for letter in letters:
@@ -335,32 +333,6 @@ def _collect_seldom() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-class LocalNodes:
-    """All hosts of a run in this process, driven by an engine that takes their nodes."""
-
-    def __init__(
-        self,
-        run: str,
-        setups: Mapping[NodeId, NodeSetup],
-        logs: Mapping[NodeId, Log],
-        engine: Engine,
-        listener: Listener,
-    ) -> None:
-        self.hosts = {name: HostedNode(setup, run, logs[name], listener) for name, setup in setups.items()}
-        self.engine = engine
-
-    def ask(self, what: Callable[..., Any], to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
-        return {name: what(self.hosts[name], *arguments) for name, arguments in to.items()}
-
-    def drive(self) -> Outcome:
-        done = self.engine.run({name: host.node for name, host in self.hosts.items()})
-        self.ask(HostedNode.outcome, dict.fromkeys(self.hosts, ()))
-        return done
-
-    def close(self) -> None:
-        """Nothing to let go: the store closes its logs."""
 
 
 class _Loop:

@@ -95,13 +95,13 @@ class Node:
         self.neighbours = frozenset(setup.neighbours)
         self.wait: tuple[NodeId, ...] = ()
         self.finished = False
-        self.started = False
         self.result = None
         self._relayed, self._sealed_kinds = frozenset(setup.relayed), setup.sealed
         self._fold: Fold | None = None  # what the messages are added to that it waits for
         self._loaded: set[str] = set()  # folds that a replay has filled with what was saved
         self._replies = setup.replies
-        self._program = setup.make(gate)
+        self._make = setup.make
+        self._program: Program[Any] | None = None  # until it is replayed
         self._transcript = transcript
         self._listener = listener
         self._tick, self._round = 0, 0
@@ -167,11 +167,12 @@ class Node:
     @property
     def ready(self) -> bool:
         """Whether the program can go on now."""
-        return not self.finished and not self._missing
+        return self._program is not None and not self.finished and not self._missing
 
     def replay(self) -> list[Letter]:
-        """Re-run the recorded steps on the recorded inboxes; everything that was sent, for peers that missed it."""
-        letters: list[Letter] = []
+        """Begin: run the program again on the recorded inboxes, at first on none; all that was sent, for peers that
+        missed it."""
+        self._program, letters = self._make(self.gate), list[Letter]()
         for step in self._transcript.steps(self.name):
             received = {node: step.received[node] for node in step.order}
             for sender, letter in received.items():
@@ -229,15 +230,16 @@ class Node:
         received: Mapping[NodeId, Letter],
         recorded: dict[int, tuple[Event, bytes]] | None,
     ) -> dict[NodeId, bytes]:
+        program = self._program
+        assert program is not None, "a node begins by its replay"
         self._round = max([self._round, *(letter.round for letter in received.values())])
         self.gate.begin(self._tick, self._round, recorded)
         try:
             # Whatever the process asks of NumPy, a cell too small to be squared ends no step, which others would see.
             with np.errstate(under="ignore" if self.guarded else None):
-                post = self._program.send(inbox) if self.started else next(self._program)
+                post = program.send(inbox) if self._tick else next(program)
         except StopIteration as stop:
             self.result, self.finished, post = stop.value, True, Post()
-        self.started = True
         self.wait, self._fold = post.wait, post.fold
         self._tick = self._tick + 1
         self._missing = {node for node in post.wait if not self._inbox[node]}

@@ -31,28 +31,23 @@ import tempfile
 import time
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
+from colonnade.privacy.ending import Ending
+from colonnade.privacy.events import Plan
+from colonnade.privacy.ledger import Terms
 from colonnade.privacy.store import FileLog
 from colonnade.problem.faces import explain
+from colonnade.runtime.host import AskedHost, Distributed, HostedNodes, Lost, NodeLogs, ask_hosts
 from colonnade.runtime.hosted_node import HostedNode, Outcome, Turn
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId
-from colonnade.runtime.turns import (
-    Answered,
-    Computed,
-    Distributed,
-    HostedNodes,
-    Lost,
-    NodeLogs,
-    Promise,
-    Turns,
-    wait_for_all,
-)
+from colonnade.runtime.promise import Answered, Computed, Promise
+from colonnade.runtime.turns import Turns
 from colonnade.runtime.wire import Letter
 
 if TYPE_CHECKING:
@@ -99,14 +94,14 @@ class Host:
         self.host, self.refused = None, Fresh()
         self.leaving.close()
 
-    def call(self, what: Callable[..., Any], *arguments: Any) -> Any:
-        """Ask the host."""
+    def call(self, what: str, *arguments: Any) -> Any:
+        """Ask the host; `what` names a method of HostedNode."""
         if self.host is None:
             raise self.refused
-        return what(self.host, *arguments)
+        return getattr(self.host, what)(*arguments)
 
     def turn(self, head: bytes, *bodies: bytes) -> bytes | Turn:
-        return write_answer(self.call(HostedNode.turn, read_question(head, *bodies)))
+        return write_answer(self.call("turn", read_question(head, *bodies)))
 
 
 @contextlib.contextmanager
@@ -268,56 +263,53 @@ class RayNodes:
         self.engine = engine
         self.run = run
         self.listener = listener
-        self.names = list(setups)
         self.passing = None if logs.durable else Path(tempfile.mkdtemp(prefix="colonnade-ray-"))
         here = COORDINATOR in setups
         self.local = HostedNode(setups[COORDINATOR], run, logs.log(COORDINATOR)) if here else None
+        self.hosts = {name: self._host(name) for name in setups}
         parties = {name: setup for name, setup in setups.items() if name != COORDINATOR}
         self.paths = {name: self.path(logs, name, place) for place, name in enumerate(parties)}
-        self.terms: dict[NodeId, tuple[Any, ...]] = {}  # what each host reserved, for actors that are started again
+        self.reserved: tuple[Any, ...] | None = None  # what all hosts reserved, for actors that are started again
         self.absent = set(parties)  # whose actor has not heard of the run
         self.deaths: Counter[NodeId] = Counter()  # since a party's last answer
         self.setups = {name: _ray().put(setup) for name, setup in parties.items()}
         self.actors = {name: engine.hire(name) for name in parties}
+
+    def _host(self, name: NodeId) -> AskedHost:
+        return AskedHost(lambda what, *arguments: self.promise(name, what, *arguments))
 
     def path(self, logs: NodeLogs, name: NodeId, place: int) -> str:
         path = logs.log_path(name) if self.passing is None else self.passing / str(place) / "node.db"
         assert path is not None
         return str(path.resolve())
 
-    def ask(self, what: Callable[..., Any], to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
-        if what == HostedNode.reserve:
-            self.terms |= to
-        if what == HostedNode.close:  # an actor that is started again from here on has nothing left to reserve
-            self.terms.clear()
-        answers: dict[NodeId, Any] = {}
-        while missing := to.keys() - answers.keys():
-            promised = {name: self.promise(name, what, *to[name]) for name in to if name in missing}
-            wait_for_all(promised.values())
-            for name, promise in promised.items():
-                with contextlib.suppress(Lost):  # asked again, its logs answer the same
-                    answers[name] = promise.result()
-        return {name: answers[name] for name in to}
+    def reserve(self, terms: Terms, plans: Mapping[str, Plan], keys: Mapping[NodeId, bytes]) -> None:
+        self.reserved = (terms, plans, keys)
+        ask_hosts(self.hosts, lambda _, host: host.reserve(terms, plans, keys))
 
     def drive(self) -> Outcome:
-        return Turns(self.names, self.promise, self.listener).run()
+        return Turns(self.hosts, self.listener).run()
 
-    def promise(self, name: NodeId, what: Callable[..., Any], *arguments: Any) -> Promise:
+    def close(self, ending: Ending) -> None:
+        self.reserved = None  # an actor that is started again from here on has nothing left to reserve
+        ask_hosts(self.hosts, lambda _, host: host.close(ending))
+
+    def promise(self, name: NodeId, what: str, *arguments: Any) -> Promise[Any]:
         if name == COORDINATOR:
-            return Answered(lambda: what(self.local, *arguments))
+            return Answered(lambda: getattr(self.local, what)(*arguments))
         self.revive(name)
         if name in self.absent:  # calls of one caller are taken in order: this one comes before the question
             self.absent.discard(name)
             self.actors[name].sit.remote(
-                self.setups[name], self.run, self.paths[name], self.terms.get(name), self.passing is not None
+                self.setups[name], self.run, self.paths[name], self.reserved, self.passing is not None
             )
-        if what == HostedNode.turn:
+        if what == "turn":
             asked = self.actors[name].turn.remote(*write_question(*arguments))
             return Computed(asked.future(), lambda found: read_answer(self.read_answer(name, found)))
         asked = self.actors[name].call.remote(what, *arguments)
         return Computed(asked.future(), lambda found: self.read_answer(name, found))
 
-    def read_answer(self, name: NodeId, found: Promise) -> Any:
+    def read_answer(self, name: NodeId, found: Promise[Any]) -> Any:
         """An answer, or what became of it."""
         from ray.exceptions import RayActorError, RayTaskError
 
@@ -346,7 +338,7 @@ class RayNodes:
             self.actors[name] = self.engine.hire(name)
             self.absent.add(name)
 
-    def close(self) -> None:
+    def leave(self) -> None:
         self.engine.release(self.actors)
         if self.passing is not None:
             shutil.rmtree(self.passing, ignore_errors=True)

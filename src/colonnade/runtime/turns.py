@@ -1,161 +1,29 @@
 """Driving hosts that are somewhere else: whoever has mail gets a turn, many at once, until all have finished.
 
-How a host is reached is the engine's business: it gives a function that asks a host and promises its answer. When
-the promise breaks because the host's process died (`Lost`), the engine brings the host back from its transcript and
-everybody says again how far they have come: what was on its way is sent again, and nothing is computed or paid twice.
+How a host is reached is the engine's business: it gives a `Host`, which promises its answers (host.py). When a promise
+breaks because the host's process died (`Lost`), the engine brings the host back from its transcript and everybody says
+again how far they have come: what was on its way is sent again, and nothing is computed or paid twice.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar, TypeVarTuple, runtime_checkable
+from typing import Any, Protocol
 
 from colonnade.errors import ColonnadeError, PeerFailed
-from colonnade.privacy.store import Log
-from colonnade.runtime.hosted_node import HostedNode, Joined, Outcome, Turn, check_finished
-from colonnade.runtime.node import LOST, Listener, NodeSetup, old_copy
+from colonnade.runtime.host import Host, Lost
+from colonnade.runtime.hosted_node import Joined, Outcome, Turn, check_finished
+from colonnade.runtime.node import LOST, Listener, old_copy
 from colonnade.runtime.program import NodeId
+from colonnade.runtime.promise import Promise, gather_answers
 from colonnade.runtime.wire import Letter, Traffic
 
 GLANCE = 1.0  # seconds between two looks at who is at work
 LOAD = 48 << 20  # bytes of letters that one turn brings
 MOST = 4096  # letters that one turn brings: the addresses of more would not fit into a parcel's head
-T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
-
-
-class Lost(Exception):
-    """The host's process died and is there again, or the line to it was cut: it must join anew."""
-
-
-class HostedNodes(Protocol):
-    """The hosts of one run, wherever they are."""
-
-    def ask(self, what: Callable[[HostedNode, *Ts], T], to: Mapping[NodeId, tuple[*Ts]]) -> dict[NodeId, T]:
-        """What a method of each host named returns for its arguments; the first error after all have answered."""
-        ...
-
-    def drive(self) -> Outcome: ...
-
-    def close(self) -> None:
-        """The run is over, or stops here for now."""
-        ...
-
-
-@runtime_checkable
-class Distributed(Protocol):
-    """An engine whose hosts live elsewhere."""
-
-    def hosted_nodes(
-        self, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener, call: Any
-    ) -> HostedNodes:
-        """The hosts of a run.
-
-        Parameters
-        ----------
-        run
-            The run's id.
-        setups
-            What each node's host makes the node from, by node.
-        logs
-            Where each node's records are.
-        listener
-            Hears of every note a node writes.
-        call
-            What was asked for, for parties that make their own setups.
-        """
-        ...
-
-
-class NodeLogs(Protocol):
-    """What an engine needs of a store: where a node's records are."""
-
-    durable: bool
-
-    def log(self, node: NodeId) -> Log: ...
-
-    def log_path(self, node: NodeId) -> Path | None: ...
-
-
-class Promise(Protocol):
-    """An answer that will come: a Future, or what is made of one."""
-
-    def result(self) -> Any:
-        """The answer, or its error; waits for it."""
-        ...
-
-    def add_done_callback(self, tell: Callable[[Any], object], /) -> None:
-        """Let somebody know when it is there."""
-        ...
-
-
-Ask = Callable[..., Promise]  # (host, a method of HostedNode, *arguments)
-
-
-class Computed:
-    """What becomes of an answer once it is there: made once, by the thread that asks for it first.
-
-    Not a Future: every message of every round makes a promise, and a Future costs as much as reading the message.
-    """
-
-    __slots__ = ("_compute", "_error", "_promised", "_value")
-
-    def __init__(self, promised: Promise, compute: Callable[[Promise], Any]) -> None:
-        self._promised: Promise | None = promised
-        self._compute = compute
-        self._value: Any = None
-        self._error: BaseException | None = None
-
-    def result(self) -> Any:
-        promised, self._promised = self._promised, None  # what it was made of is not kept: answers are large
-        if promised is not None:
-            try:
-                self._value = self._compute(promised)
-            except BaseException as error:
-                self._error = error
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-    def add_done_callback(self, tell: Callable[[Any], object], /) -> None:
-        if self._promised is None:
-            tell(self)
-        else:
-            self._promised.add_done_callback(lambda _: tell(self))
-
-
-class Answered:
-    """A promise that is kept at once."""
-
-    __slots__ = ("_answer",)
-
-    def __init__(self, compute: Callable[[], Any]) -> None:
-        self._answer = Computed(self, lambda _: compute())
-        with contextlib.suppress(BaseException):
-            self._answer.result()
-
-    def result(self) -> Any:
-        return self._answer.result()
-
-    def add_done_callback(self, tell: Callable[[Any], object], /) -> None:
-        tell(self)
-
-
-def wait_for_all(promised: Iterable[Promise]) -> None:
-    """Wait until nobody is at work any more, whatever came of it."""
-    for promise in promised:
-        with contextlib.suppress(Exception):
-            promise.result()
-
-
-def gather_answers(promised: Mapping[NodeId, Promise]) -> dict[NodeId, Any]:
-    """All answers, or the first error once nobody is at work any more."""
-    wait_for_all(promised.values())
-    return {name: promise.result() for name, promise in promised.items()}
 
 
 def check_records(joined: Mapping[NodeId, Joined]) -> None:
@@ -212,14 +80,13 @@ def _last_words(name: NodeId, peer: NodeId, place: int, held: Iterable[Letter]) 
 class Turns:
     """One drive of all hosts to their end."""
 
-    def __init__(self, names: Sequence[NodeId], ask: Ask, listener: Listener, sparing: Sparing | None = None) -> None:
-        self._names = tuple(names)
-        self.ask = ask
+    def __init__(self, hosts: Mapping[NodeId, Host], listener: Listener, sparing: Sparing | None = None) -> None:
+        self.hosts = hosts
         self.listener = listener
         self.sparing = sparing or Nobody()
         self.mail: dict[NodeId, list[Letter]] = {}
-        self.busy: dict[NodeId, Promise] = {}
-        self.over: SimpleQueue[tuple[NodeId, Promise]] = SimpleQueue()  # turns that have ended, as they end
+        self.busy: dict[NodeId, Promise[Turn]] = {}
+        self.over: SimpleQueue[tuple[NodeId, Promise[Turn]]] = SimpleQueue()  # turns that have ended, as they end
         self.done: dict[NodeId, Turn] = {}  # the last turn of each host
         self.noted: Counter[NodeId] = Counter()
         self.failure: ColonnadeError | None = None
@@ -229,7 +96,7 @@ class Turns:
         while True:
             self.drive()
             try:
-                found = gather_answers({name: self.ask(name, HostedNode.outcome) for name in self.names})
+                found = gather_answers({name: self.hosts[name].outcome() for name in self.names})
                 break
             except Lost:  # after its last turn: it joins, and finds in its transcript that it has finished
                 self.meet()
@@ -245,7 +112,7 @@ class Turns:
     @property
     def names(self) -> tuple[NodeId, ...]:
         """Who takes part, without those who are lost."""
-        return tuple(name for name in self._names if name not in self.sparing.lost)
+        return tuple(name for name in self.hosts if name not in self.sparing.lost)
 
     def drive(self) -> None:
         """Turns, until nobody has mail."""
@@ -285,10 +152,10 @@ class Turns:
             for name, turn in ended.items():
                 self.hear(name, turn)
             try:
-                joined = gather_answers({name: self.ask(name, HostedNode.join) for name in self.names})
+                joined = gather_answers({name: self.hosts[name].join() for name in self.names})
                 check_records(joined)
                 received = {s: _missed(s, joined) for s in self.names}
-                again = gather_answers({name: self.ask(name, HostedNode.resend, received[name]) for name in self.names})
+                again = gather_answers({name: self.hosts[name].resend(received[name]) for name in self.names})
                 break
             except Lost:
                 continue
@@ -349,5 +216,5 @@ class Turns:
             size += len(letter.body)
             letters.append(letter)
         del waiting[: len(letters)]
-        self.busy[name] = turn = self.ask(name, HostedNode.turn, letters)
+        self.busy[name] = turn = self.hosts[name].turn(letters)
         turn.add_done_callback(lambda ended: self.over.put((name, ended)))
