@@ -91,14 +91,14 @@ def be_hub(folder: Path, kind: str, address: str) -> None:
         for _ in range(2):
             asked.clear()
             counts, began = hub.metrics, time.perf_counter()
-            before = (counts.bytes_sent_wire, counts.bytes_received_wire)
+            before = (counts.bytes_sent, counts.bytes_received)
             fit = co.fit(co.Federation.elsewhere(file), problem, method, engine=hub, store=folder / "hub", **options)  # type: ignore[arg-type]
             seconds = time.perf_counter() - began
     found = {
         "seconds": seconds,
         "questions": max(asked.values()),
-        "sent": counts.bytes_sent_wire - before[0],
-        "received": counts.bytes_received_wire - before[1],
+        "sent": counts.bytes_sent - before[0],
+        "received": counts.bytes_received - before[1],
         "messages": sum(row["messages"] for row in fit.communication.table().to_dicts()),
     }
     sys.stdout.write(json.dumps(found))

@@ -7,7 +7,6 @@ import random
 import ssl
 import struct
 import threading
-import zlib
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
@@ -21,15 +20,15 @@ from colonnade.network.transport.direct import DirectLine, LineLost, Lines, Neig
 from colonnade.network.transport.envelope import EnvelopeKind, Malformed, Reason
 from colonnade.network.transport.metrics import Metrics
 
-HEAD = struct.Struct("<4sBBHQIII")  # as docs/develop/wire.md writes it
-CHUNK = (1 << 20) - 28
+HEAD = struct.Struct("<4sBBHQII")  # as docs/develop/wire.md writes it
+CHUNK = (1 << 20) - 24
 
 
 def made(kind: int, body: bytes = b"", **more: Any) -> bytes:
-    told = {"magic": b"clns", "version": 1, "code": 0, "number": 1, "offset": 0, "wire": len(body), "raw": len(body)}
+    told = {"magic": b"clns", "version": 1, "code": 0, "number": 1, "offset": 0, "length": len(body)}
     told |= {"version": 0, "number": 0} if kind <= 3 else {}
     told |= more
-    order = (told[name] for name in ("code", "number", "offset", "wire", "raw"))
+    order = (told[name] for name in ("code", "number", "offset", "length"))
     return HEAD.pack(told["magic"], told["version"], kind, *order) + body
 
 
@@ -44,34 +43,30 @@ def refused(envelope: bytes, limit: int = wire.LIMIT) -> Reason | None:
 GOOD = [
     made(EnvelopeKind.REQUEST, b"abc"),
     made(EnvelopeKind.ANSWER, b""),
-    made(EnvelopeKind.REQUEST, b"ab", code=1, raw=3),
-    made(EnvelopeKind.REQUEST, bytes(CHUNK), wire=CHUNK + 1, raw=CHUNK + 1),
-    made(EnvelopeKind.REQUEST, b"x", offset=CHUNK, wire=CHUNK + 1, raw=CHUNK + 1),
+    made(EnvelopeKind.REQUEST, bytes(CHUNK), length=CHUNK + 1),
+    made(EnvelopeKind.REQUEST, b"x", offset=CHUNK, length=CHUNK + 1),
     made(EnvelopeKind.FAILED),
     made(EnvelopeKind.HELLO, b"abc"),
     made(EnvelopeKind.REFUSED, b"ab", code=3),
 ]
 BAD = [
-    (GOOD[0][:27], Reason.MALFORMED),
+    (GOOD[0][:23], Reason.MALFORMED),
     (made(EnvelopeKind.REQUEST, bytes(CHUNK + 1)), Reason.MALFORMED),
     (made(EnvelopeKind.REQUEST, magic=b"clnt"), Reason.MALFORMED),
     (made(7), Reason.KIND),
     (made(0), Reason.KIND),
     (made(EnvelopeKind.REQUEST, b"abc", version=0), Reason.MALFORMED),
     (made(EnvelopeKind.REQUEST, b"abc", version=2), Reason.MALFORMED),
-    (made(EnvelopeKind.REQUEST, b"abc", code=2), Reason.MALFORMED),
+    (made(EnvelopeKind.REQUEST, b"abc", code=1), Reason.MALFORMED),
     (made(EnvelopeKind.REQUEST, b"abc", number=0), Reason.NUMBER),
-    (made(EnvelopeKind.REQUEST, b"abc", wire=4, raw=4), Reason.MALFORMED),  # a crumb
-    (made(EnvelopeKind.REQUEST, b"abc", wire=2, raw=2), Reason.MALFORMED),
-    (made(EnvelopeKind.REQUEST, b"", offset=3, wire=3, raw=3), Reason.MALFORMED),
-    (made(EnvelopeKind.REQUEST, b"abc", raw=4), Reason.MALFORMED),
-    (made(EnvelopeKind.REQUEST, b"abc", code=1), Reason.MALFORMED),  # packed, and no smaller
-    (made(EnvelopeKind.REQUEST, b"abc", wire=wire.LIMIT + 1, raw=3), Reason.SIZE),
-    (made(EnvelopeKind.REQUEST, b"abc", code=1, raw=wire.LIMIT + 1), Reason.SIZE),
-    *((made(EnvelopeKind.FAILED, **{name: 1}), Reason.MALFORMED) for name in ("code", "offset", "wire", "raw")),
-    (made(EnvelopeKind.FAILED, b"a", wire=0, raw=0), Reason.MALFORMED),
+    (made(EnvelopeKind.REQUEST, b"abc", length=4), Reason.MALFORMED),  # a crumb
+    (made(EnvelopeKind.REQUEST, b"abc", length=2), Reason.MALFORMED),
+    (made(EnvelopeKind.REQUEST, b"", offset=3, length=3), Reason.MALFORMED),
+    (made(EnvelopeKind.REQUEST, b"abc", length=wire.LIMIT + 1), Reason.SIZE),
+    *((made(EnvelopeKind.FAILED, **{name: 1}), Reason.MALFORMED) for name in ("code", "offset", "length")),
+    (made(EnvelopeKind.FAILED, b"a", length=0), Reason.MALFORMED),
     *((made(EnvelopeKind.HELLO, b"abc", **{name: 1}), Reason.MALFORMED) for name in ("version", "number", "offset")),
-    *((made(EnvelopeKind.HELLO, b"abc", **{name: 2}), Reason.MALFORMED) for name in ("code", "wire", "raw")),
+    *((made(EnvelopeKind.HELLO, b"abc", **{name: 2}), Reason.MALFORMED) for name in ("code", "length")),
 ]
 
 
@@ -92,7 +87,7 @@ def fed(*envelopes: bytes) -> bytes | Reason | None:
 
 
 def test_chunks_of_one_message_alone_are_put_together_each_at_its_place():
-    whole = {"wire": 2 * CHUNK + 1, "raw": 2 * CHUNK + 1}
+    whole = {"length": 2 * CHUNK + 1}
     first, second = (made(EnvelopeKind.REQUEST, bytes([at]) * CHUNK, offset=at * CHUNK, **whole) for at in (0, 1))
     last = made(EnvelopeKind.REQUEST, b"z", offset=2 * CHUNK, **whole)
     assert fed(first, second, last) == bytes(CHUNK) + b"\1" * CHUNK + b"z"
@@ -102,34 +97,20 @@ def test_chunks_of_one_message_alone_are_put_together_each_at_its_place():
     assert fed(first, made(EnvelopeKind.REQUEST, b"\1" * CHUNK, offset=CHUNK, number=2, **whole)) is Reason.NUMBER
     others = (
         made(EnvelopeKind.ANSWER, b"\1" * CHUNK, offset=CHUNK, **whole),
-        made(EnvelopeKind.REQUEST, b"\1" * CHUNK, offset=CHUNK, wire=2 * CHUNK + 2, raw=2 * CHUNK + 2),
-        made(EnvelopeKind.REQUEST, b"\1" * CHUNK, offset=CHUNK, code=1, wire=2 * CHUNK + 1, raw=2 * CHUNK + 2),
+        made(EnvelopeKind.REQUEST, b"\1" * CHUNK, offset=CHUNK, length=2 * CHUNK + 2),
     )
-    assert [fed(first, other) for other in others] == [Reason.MALFORMED] * 3
-    message = random.Random(0).randbytes(CHUNK) + bytes(9000)
-    packed = zlib.compress(message, 1)  # one chunk and a little
-
-    def chunks(first_raw: int) -> tuple[bytes, bytes]:
-        told = {"code": 1, "wire": len(packed), "raw": len(message)}
-        first = made(EnvelopeKind.REQUEST, packed[:CHUNK], **{**told, "raw": first_raw})
-        return first, made(EnvelopeKind.REQUEST, packed[CHUNK:], offset=CHUNK, **told)
-
-    assert fed(*chunks(len(message))) == message
-    assert fed(*chunks(len(message) + 1)) is Reason.MALFORMED
+    assert [fed(first, other) for other in others] == [Reason.MALFORMED] * 2
 
 
-def test_what_unpacks_has_the_length_that_was_announced_and_its_end_and_nothing_behind_it():
-    packed = zlib.compress(bytes(1000), 1)
-
-    def unpacked(body: bytes, raw: int) -> bytes | Reason | None:
-        return fed(made(EnvelopeKind.REQUEST, body, code=1, raw=raw))
-
-    assert unpacked(packed, 1000) == bytes(1000)
-    assert unpacked(packed, 999) is Reason.SIZE
-    assert unpacked(packed, 1001) is Reason.MALFORMED
-    assert unpacked(packed[:-1], 1000) is Reason.MALFORMED  # without the sum at its end
-    assert unpacked(packed + b"x", 1000) is Reason.MALFORMED
-    assert unpacked(b"no stream", 1000) is Reason.MALFORMED
+def test_a_message_travels_as_it_is_so_that_its_size_says_nothing_of_what_it_holds():
+    draw = random.Random(0)
+    for size in (0, 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7):
+        sizes = {
+            tuple(len(one) for one in wire.envelopes(EnvelopeKind.ANSWER, 1, message))
+            for message in (bytes(size), draw.randbytes(size))
+        }
+        assert len(sizes) == 1
+        assert sum(*sizes) == size + 24 * len(*sizes)
 
 
 def test_a_greeting_has_a_name_of_1_to_1024_bytes_and_words_of_their_lengths():
@@ -227,16 +208,16 @@ def line(**more: Any) -> DirectLine:
 
 
 def test_a_line_confirms_what_it_sent_once_and_what_is_confirmed_takes_no_room():
-    packed = [wire.compress(bytes(size)) for size in (3, 4, 5)]
-    one = line(unconfirmed=deque(packed), held=12)
+    sent = [bytes(size) for size in (3, 4, 5)]
+    one = line(unconfirmed=deque(sent), held=12)
     on = Talk(None, None, 5, sent=2)  # type: ignore[arg-type]
     for number, size in ((0, 0), (3, 0), (1, 1)):
         with pytest.raises(Malformed):
-            lines()._confirm(one, on, wire.Head(1, EnvelopeKind.ANSWER, 0, number, 0, size, size))
-    lines()._confirm(one, on, wire.Head(1, EnvelopeKind.ANSWER, 0, 2, 0, 0, 0))
-    assert (list(one.unconfirmed), one.held, on.confirmed) == (packed[2:], 5, 2)
+            lines()._confirm(one, on, wire.Head(1, EnvelopeKind.ANSWER, 0, number, 0, size))
+    lines()._confirm(one, on, wire.Head(1, EnvelopeKind.ANSWER, 0, 2, 0, 0))
+    assert (list(one.unconfirmed), one.held, on.confirmed) == (sent[2:], 5, 2)
     with pytest.raises(Malformed):
-        lines()._confirm(one, on, wire.Head(1, EnvelopeKind.ANSWER, 0, 2, 0, 0, 0))
+        lines()._confirm(one, on, wire.Head(1, EnvelopeKind.ANSWER, 0, 2, 0, 0))
 
 
 def test_a_line_holds_so_many_bytes_and_a_message_that_does_not_fit_takes_another_road(monkeypatch):
@@ -244,7 +225,7 @@ def test_a_line_holds_so_many_bytes_and_a_message_that_does_not_fit_takes_anothe
     one = line(talk=talk())
     books = lines(_lines={"peer": one})
     assert [books.send("peer", bytes(size)) for size in (4, 7, 6, 1)] == [True, False, True, False]
-    assert (one.held, [packed.raw for packed in one.unconfirmed]) == (10, [4, 6])
+    assert (one.held, [len(message) for message in one.unconfirmed]) == (10, [4, 6])
     assert not books.send("stranger", b"")
     one.talk = None
     assert not books.send("peer", b"")
@@ -309,9 +290,9 @@ def test_contexts_of_lines_speak_tls_1_3_and_want_a_certificate(monkeypatch):
 
 def test_every_counter_is_shown_under_its_own_name():
     metrics = Metrics()
-    for raw, packed in ((10, 4), (5, 5)):
-        metrics.sent(raw, packed)
-    metrics.received(7, 3)
+    for size in (10, 5):
+        metrics.sent(size)
+    metrics.received(7)
     for is_direct in (True, False, False, False):
         metrics.letter(direct=is_direct)
     metrics.refuse("busy")
@@ -319,10 +300,8 @@ def test_every_counter_is_shown_under_its_own_name():
     assert {name.removeprefix("colonnade_stream_"): int(count) for name, count in lines_of} == {
         "messages_sent_total": 2,
         "messages_received_total": 1,
-        "bytes_sent_raw_total": 15,
-        "bytes_sent_wire_total": 9,
-        "bytes_received_raw_total": 7,
-        "bytes_received_wire_total": 3,
+        "bytes_sent_total": 15,
+        "bytes_received_total": 7,
         "reconnects_total": 0,
         "letters_direct_total": 1,
         "letters_relayed_total": 3,

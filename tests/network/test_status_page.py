@@ -42,7 +42,7 @@ def samples(text: str) -> dict[str, str]:
 
 def test_the_page_shows_metrics_and_who_is_alive_and_who_is_ready_on_the_loopback_interface() -> None:
     metrics, well = Metrics(), threading.Event()
-    metrics.sent(10, 5)
+    metrics.sent(5)
     metrics.refuse("name")
     with page(metrics.text, well.is_set) as port:
         status, text = get(port, "/metrics")
@@ -50,7 +50,7 @@ def test_the_page_shows_metrics_and_who_is_alive_and_who_is_ready_on_the_loopbac
         found = samples(text)
         assert (
             found["colonnade_stream_messages_sent_total"],
-            found["colonnade_stream_bytes_sent_wire_total"],
+            found["colonnade_stream_bytes_sent_total"],
             found['colonnade_stream_refused_total{reason="name"}'],
         ) == ("1", "5", "1")
         assert (status, get(port, "/ready"), get(port, "/else")[0]) == (200, (503, "not connected\n"), 404)

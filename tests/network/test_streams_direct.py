@@ -108,7 +108,7 @@ def test_both_ends_send_when_they_like_and_every_message_comes_once_in_order(fol
         assert [("shop", message) for message in there] == listener.got
         assert [("bank", message) for message in back] == shop.got
         eventually(lambda: not shop.lines._lines["bank"].unconfirmed and not listener.lines._lines["shop"].unconfirmed)
-        assert listener.lines.metrics.bytes_received_raw == sum(map(len, there))
+        assert listener.lines.metrics.bytes_received == sum(map(len, there))
 
 
 def first_times(end: End) -> list[int]:

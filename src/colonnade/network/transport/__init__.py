@@ -8,6 +8,6 @@ members, never content.
     hub     hub       Switchboard: proves who dials, numbers requests, sends them again until they are answered
     party   party     serve: proves that it is the hub, answers one by one, dials again
     direct  direct    Lines: between two parties, where one of them opened a port
-    bytes   envelope  envelopes, chunks, compression, greetings, and how long either end waits for the other
+    bytes   envelope  envelopes, chunks, greetings, and how long either end waits for the other
     page    metrics   counters, and /metrics, /health and /ready on the loopback interface
 """

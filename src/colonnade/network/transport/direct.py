@@ -86,7 +86,7 @@ class DirectLine:
     talk: Talk | None = None  # on the connection that counts; None: the line is down
     since: float = field(default_factory=time.monotonic)  # when it went up or down last
     heard: float = 0.0  # when the last envelope came
-    unconfirmed: deque[wire.Compressed] = field(default_factory=deque)
+    unconfirmed: deque[bytes] = field(default_factory=deque)
     held: int = 0
     greeted: tuple[bytes, int] = (b"", 0)  # session and attempt of the last greeting
     bell: asyncio.Event = field(default_factory=asyncio.Event)  # rung when there is something to say
@@ -174,14 +174,13 @@ class Lines:
         line = self._lines.get(peer)
         if line is None or self._loop is None or len(message) > wire.LIMIT:
             return False
-        packed = wire.compress(message)
         with self._changed:
             left = line.since + self.patience - time.monotonic()
             self._changed.wait_for(lambda: line.talk is not None, max(0.0, left))
-            if line.talk is None or line.held + packed.raw > HELD:
+            if line.talk is None or line.held + len(message) > HELD:
                 return False
-            line.unconfirmed.append(packed)
-            line.held += packed.raw
+            line.unconfirmed.append(message)
+            line.held += len(message)
         self._loop.call_soon_threadsafe(line.bell.set)
         return True
 
@@ -233,7 +232,7 @@ class Lines:
             elif head.number != talk.received + 1:
                 raise Malformed(Reason.NUMBER)
             elif (message := assembler.feed(head, body)) is not None:
-                self.metrics.received(len(message), head.wire)
+                self.metrics.received(len(message))
                 self._take(line.name, message)
                 talk.received += 1
                 line.bell.set()
@@ -246,22 +245,22 @@ class Lines:
             self._check_still_there(line, talk)
             if talk.told < talk.received:
                 talk.told = talk.received
-                await write_envelopes(talk.writer, *wire.envelopes(wire.EnvelopeKind.ANSWER, talk.told, wire.EMPTY))
+                await write_envelopes(talk.writer, *wire.envelopes(wire.EnvelopeKind.ANSWER, talk.told, b""))
             with self._changed:
                 waiting = list(islice(line.unconfirmed, talk.sent - talk.confirmed, None))
-            for packed in waiting[:1]:  # one at a time: confirmations go between them
+            for message in waiting[:1]:  # one at a time: confirmations go between them
                 talk.sent += 1
-                for envelope in wire.envelopes(wire.EnvelopeKind.REQUEST, talk.sent, packed):
+                for envelope in wire.envelopes(wire.EnvelopeKind.REQUEST, talk.sent, message):
                     await write_envelopes(talk.writer, envelope)
-                self.metrics.sent(packed.raw, len(packed.wire))
+                self.metrics.sent(len(message))
                 line.bell.set()
 
     def _confirm(self, line: DirectLine, talk: Talk, head: wire.Head) -> None:
-        if head.wire or not talk.confirmed < head.number <= talk.sent:
+        if head.length or not talk.confirmed < head.number <= talk.sent:
             raise Malformed(Reason.NUMBER)
         with self._changed:
             for _ in range(head.number - talk.confirmed):
-                line.held -= line.unconfirmed.popleft().raw
+                line.held -= len(line.unconfirmed.popleft())
             talk.confirmed = head.number
 
     def _up(self, line: DirectLine, talk: Talk) -> None:

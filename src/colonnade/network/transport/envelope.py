@@ -1,13 +1,13 @@
-"""The bytes of a stream between two organisations: envelopes, chunks, compression, greetings; and their times.
+"""The bytes of a stream between two organisations: envelopes, chunks, greetings; and their times.
 
 A message is bytes; what they mean is not the transport's business. It travels as one or more envelopes:
 
-    magic "clns" (4)  version (1)  kind (1)  code (2)  number (8)  offset (4)  wire (4)  raw (4)  body
+    magic "clns" (4)  version (1)  kind (1)  code (2)  number (8)  offset (4)  length (4)  body
 
 `number` counts the requests to a party from 1 on, and an answer carries its request's number; request n says that
-answer n − 1 has arrived. `offset` is this body's place in the message, `wire` the message's length as it travels, `raw`
-its length when unpacked; `code` 1 means that it travels as one zlib stream. Greetings (kinds 1 to 3) have version 0 and
-keep this form for ever, so that two programs that share no version can still say so.
+answer n − 1 has arrived. `offset` is this body's place in the message, `length` the whole message's; `code` is the
+reason of a refusal. Greetings (kinds 1 to 3) have version 0 and keep this form for ever, so that two programs that
+share no version can still say so. Nothing is compressed: a length would then depend on what is sent.
 
 Any bytes at all end in a message or in `Malformed`, whose reason is one of a fixed list and quotes nothing.
 """
@@ -15,7 +15,6 @@ Any bytes at all end in a message or in `Malformed`, whose reason is one of a fi
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -39,7 +38,7 @@ GRPC_OPTIONS = [
     ("grpc.http2.max_pings_without_data", 0),
 ]
 
-_HEAD = struct.Struct("<4sBBHQIII")
+_HEAD = struct.Struct("<4sBBHQII")
 HEAD_SIZE = _HEAD.size
 _CHUNK = ENVELOPE - HEAD_SIZE
 _MAGIC = b"clns"
@@ -47,11 +46,6 @@ _HELLO = struct.Struct("<BB16sQ")
 _WELCOME = struct.Struct("<B16sI")
 _SPOKEN = struct.Struct("<BB")
 _LONGEST_NAME = 1024
-
-_WORTH_TRYING = 4 << 10
-_GLANCE, _NOISY = 1 << 10, 240
-_SAMPLE = 64 << 10
-_WORTH_DOING = 0.8
 
 
 class EnvelopeKind(IntEnum):
@@ -81,7 +75,7 @@ class Reason(IntEnum):
     KIND = 10  # an envelope that has no place here
     NUMBER = 11  # an answer to something that was not asked, a request out of turn
     REPEATED = 12  # a chunk out of place
-    SIZE = 13  # over the limit, packed or unpacked
+    SIZE = 13  # over the limit
     BUSY = 14  # too many streams that have not greeted, or the hub is about to stop
 
     @property
@@ -115,51 +109,23 @@ class Head(NamedTuple):
     code: int
     number: int
     offset: int
-    wire: int
-    raw: int
-
-
-class Compressed(NamedTuple):
-    """A message as it travels."""
-
-    code: int
-    wire: bytes
-    raw: int
-
-
-EMPTY = Compressed(0, b"", 0)
+    length: int
 
 
 # ------------------------------------------------------------------------------------------------ out
 
 
-def compress(message: bytes) -> Compressed:
-    """Compress where a sample says that it helps: noise and sealed contents do not shrink, small numbers do."""
-    # A glance first, into the middle, since a message begins with texts: a sample of noise takes longer to compress
-    # than the whole message takes to travel. A kibibyte of noise has about 251 of the 256 byte values in it; numbers
-    # that shrink by a fifth leave more of them out.
-    middle = len(message) // 2
-    if len(message) > _WORTH_TRYING and len(set(message[middle : middle + _GLANCE])) < _NOISY:
-        sample = message[:_SAMPLE]
-        if len(zlib.compress(sample, 1)) < _WORTH_DOING * len(sample):
-            smaller = zlib.compress(message, 1)
-            if len(smaller) < _WORTH_DOING * len(message):
-                return Compressed(1, smaller, len(message))
-    return Compressed(0, message, len(message))
-
-
-def envelopes(kind: EnvelopeKind, number: int, packed: Compressed) -> Iterator[bytes]:
+def envelopes(kind: EnvelopeKind, number: int, message: bytes) -> Iterator[bytes]:
     """The envelopes of a message, each at most `ENVELOPE` bytes."""
-    wire = packed.wire
-    view = memoryview(wire)
-    for offset in range(0, len(wire) or 1, _CHUNK):
-        head = _HEAD.pack(_MAGIC, HIGHEST, kind, packed.code, number, offset, len(wire), packed.raw)
+    view = memoryview(message)
+    for offset in range(0, len(message) or 1, _CHUNK):
+        head = _HEAD.pack(_MAGIC, HIGHEST, kind, 0, number, offset, len(message))
         yield b"".join((head, view[offset : offset + _CHUNK]))
 
 
 def failed(number: int) -> bytes:
     """The answer to a request that could not be answered."""
-    return _HEAD.pack(_MAGIC, HIGHEST, EnvelopeKind.FAILED, 0, number, 0, 0, 0)
+    return _HEAD.pack(_MAGIC, HIGHEST, EnvelopeKind.FAILED, 0, number, 0, 0)
 
 
 # ------------------------------------------------------------------------------------------------ in
@@ -169,35 +135,34 @@ def parse(envelope: bytes, limit: int = LIMIT) -> tuple[Head, memoryview]:
     """Head and body of an envelope that keeps all rules that one envelope can keep."""
     if not HEAD_SIZE <= len(envelope) <= ENVELOPE:
         raise Malformed(Reason.MALFORMED)
-    magic, version, kind, code, number, offset, wire, raw = _HEAD.unpack_from(envelope)
+    magic, version, kind, code, number, offset, length = _HEAD.unpack_from(envelope)
     if magic != _MAGIC:
         raise Malformed(Reason.MALFORMED)
     if kind not in _KINDS:
         raise Malformed(Reason.KIND)
-    head = Head(version, _KINDS[kind], code, number, offset, wire, raw)
+    head = Head(version, _KINDS[kind], code, number, offset, length)
     body = memoryview(envelope)[HEAD_SIZE:]
     _check(head, len(body), limit)
     return head, body
 
 
 def _check(head: Head, size: int, limit: int) -> None:
-    if head.wire > limit or head.raw > limit:
+    if head.length > limit:
         raise Malformed(Reason.SIZE)
     if head.kind <= EnvelopeKind.REFUSED:
-        fits = not (head.version or head.number or head.offset) and head.wire == head.raw == size
+        fits = not (head.version or head.number or head.offset) and head.length == size
         fits = fits and (not head.code or head.kind == EnvelopeKind.REFUSED)
-    elif not LOWEST <= head.version <= HIGHEST or head.code > 1:
+    elif not LOWEST <= head.version <= HIGHEST or head.code:
         fits = False
     elif not head.number:
         raise Malformed(Reason.NUMBER)
     elif head.kind == EnvelopeKind.FAILED:
-        fits = not (size or head.code or head.offset or head.wire or head.raw)
+        fits = not (size or head.offset or head.length)
     else:
         # Only the last chunk may be short: a message in crumbs would cost its receiver far more than its length.
-        left = head.wire - head.offset - size
+        left = head.length - head.offset - size
         chunk = left == 0 or (left > 0 and size == _CHUNK)
-        fits = chunk and (size > 0 or head.wire == 0)
-        fits = fits and (head.wire < head.raw if head.code else head.wire == head.raw)
+        fits = chunk and (size > 0 or head.length == 0)
     if not fits:
         raise Malformed(Reason.MALFORMED)
 
@@ -216,40 +181,23 @@ class Assembler:
         if first is None:
             if head.offset:
                 raise Malformed(Reason.REPEATED)
-            if len(body) == head.wire:
-                return _unpack(head, bytes(body))
+            if len(body) == head.length:
+                return bytes(body)
             self._first = head
         else:
             if head.number != first.number:
                 raise Malformed(Reason.NUMBER)
             if head.offset != self._got:
                 raise Malformed(Reason.REPEATED)
-            if (head.kind, head.code, head.wire, head.raw) != (first.kind, first.code, first.wire, first.raw):
+            if (head.kind, head.length) != (first.kind, first.length):
                 raise Malformed(Reason.MALFORMED)
         self._parts.append(body)
         self._got += len(body)
-        if self._got < head.wire:
+        if self._got < head.length:
             return None
         whole = b"".join(self._parts)
         self._parts, self._got, self._first = [], 0, None
-        return _unpack(head, whole)
-
-
-def _unpack(head: Head, wire: bytes) -> bytes:
-    if not head.code:
-        return wire
-    stream = zlib.decompressobj()
-    try:
-        message = stream.decompress(wire, head.raw)  # never more than was announced, which is within the limit
-        # An output that fills the bound exactly leaves the end mark unread.
-        excess = stream.decompress(stream.unconsumed_tail, 1)
-    except zlib.error:
-        raise Malformed(Reason.MALFORMED) from None
-    if excess:
-        raise Malformed(Reason.SIZE)
-    if len(message) != head.raw or not stream.eof or stream.unused_data:
-        raise Malformed(Reason.MALFORMED)
-    return message
+        return whole
 
 
 # ------------------------------------------------------------------------------------------------ greetings
@@ -328,4 +276,4 @@ def greeting(head: Head, body: memoryview) -> PartyHello | Welcome | Refusal:
 
 
 def _greeting(kind: EnvelopeKind, code: int, body: bytes) -> bytes:
-    return _HEAD.pack(_MAGIC, 0, kind, code, 0, 0, len(body), len(body)) + body
+    return _HEAD.pack(_MAGIC, 0, kind, code, 0, 0, len(body)) + body

@@ -52,7 +52,7 @@ log = logging.getLogger("colonnade.network.transport")
 class _Call:
     """One request and who waits for its answer."""
 
-    packed: wire.Compressed
+    request: bytes
     future: Future[bytes] = field(default_factory=Future)
     alarm_off: Callable[[], None] | None = None
 
@@ -110,7 +110,7 @@ class _PartyLine:
 
     def has_room(self, size: int, limit: int) -> bool:
         held = self.outstanding()
-        return not held or (len(held) < WINDOW and sum(call.packed.raw for call in held) + size <= 2 * limit)
+        return not held or (len(held) < WINDOW and sum(len(call.request) for call in held) + size <= 2 * limit)
 
     def next_call(self) -> tuple[_Call | None, int]:
         """What is to be sent, and its number: again what was not answered, or else the next in turn."""
@@ -246,7 +246,7 @@ class Switchboard:
         if len(request) > self._limit:
             raise InvalidInput(f"a request of {len(request):,} bytes is over the limit of {self._limit:,} bytes.")
         until = None if timeout is None else time.monotonic() + timeout
-        call = _Call(wire.compress(request))
+        call = _Call(request)
         call.future.set_running_or_notify_cancel()  # what was sent cannot be taken back
         with line.lock:
             line.room.wait_for(lambda: line.closed or line.has_room(len(request), self._limit), timeout)
@@ -309,9 +309,9 @@ class Switchboard:
                 stream.bell.get()
                 continue
             self._check_still_welcome(line, stream)
-            yield from wire.envelopes(wire.EnvelopeKind.REQUEST, number, call.packed)
-            self.metrics.sent(call.packed.raw, len(call.packed.wire))
-            message, size = self._answer(arriving, number)
+            yield from wire.envelopes(wire.EnvelopeKind.REQUEST, number, call.request)
+            self.metrics.sent(len(call.request))
+            message = self._answer(arriving, number)
             self._check_still_welcome(line, stream)
             if message is None:
                 self._fail(line, stream)
@@ -321,11 +321,11 @@ class Switchboard:
                     return
                 line.current = None
                 line.room.notify_all()
-            self.metrics.received(len(message), size)
+            self.metrics.received(len(message))
             call.settle(message)
 
-    def _answer(self, arriving: Iterator[bytes], number: int) -> tuple[bytes | None, int]:
-        """The answer to a request and its length on the wire; None if the party could not answer."""
+    def _answer(self, arriving: Iterator[bytes], number: int) -> bytes | None:
+        """The answer to a request; None if the party could not answer."""
         assembler = wire.Assembler()
         for envelope in arriving:
             head, body = wire.parse(envelope, self._limit)
@@ -334,9 +334,9 @@ class Switchboard:
             if head.number != number:
                 raise Malformed(Reason.NUMBER)
             if head.kind == wire.EnvelopeKind.FAILED:
-                return None, 0
+                return None
             if (message := assembler.feed(head, body)) is not None:
-                return message, head.wire
+                return message
         raise _Gone
 
     def _admit(self, stream: _Stream, arriving: Iterator[bytes]) -> _PartyLine:

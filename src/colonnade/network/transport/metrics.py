@@ -21,21 +21,19 @@ class Metrics:
 
     messages_sent: int = _counter("Messages sent, each once for every time it went out.")
     messages_received: int = _counter("Messages received.")
-    bytes_sent_raw: int = _counter("Bytes of messages sent, before compression.")
-    bytes_sent_wire: int = _counter("Bytes of messages sent, as they travelled.")
-    bytes_received_raw: int = _counter("Bytes of messages received, after decompression.")
-    bytes_received_wire: int = _counter("Bytes of messages received, as they travelled.")
+    bytes_sent: int = _counter("Bytes of messages sent.")
+    bytes_received: int = _counter("Bytes of messages received.")
     reconnects: int = _counter("Streams that took the place of an earlier one of the same process.")
     letters_direct: int = _counter("Letters between two parties that went over a line of their own.")
     letters_relayed: int = _counter("Letters between two parties that went through the hub.")
     refused: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
-    def sent(self, raw: int, wire: int) -> None:
-        self._add(messages_sent=1, bytes_sent_raw=raw, bytes_sent_wire=wire)
+    def sent(self, size: int) -> None:
+        self._add(messages_sent=1, bytes_sent=size)
 
-    def received(self, raw: int, wire: int) -> None:
-        self._add(messages_received=1, bytes_received_raw=raw, bytes_received_wire=wire)
+    def received(self, size: int) -> None:
+        self._add(messages_received=1, bytes_received=size)
 
     def reconnected(self) -> None:
         self._add(reconnects=1)

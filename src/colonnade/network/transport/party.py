@@ -140,7 +140,7 @@ class _Party:
     hub: bytes | None = None  # the hub's session
     attempt: int = 0
     last: int = 0  # the last request that was answered
-    kept: wire.Compressed = wire.EMPTY  # and its answer
+    kept: bytes = b""  # and its answer
     progress: bool = False  # whether anything was asked since the last pause
     said: set[str] = field(default_factory=set)  # why there is no connection, as logged since the last one
     over: threading.Event = field(default_factory=threading.Event)
@@ -288,7 +288,7 @@ class _Party:
     def attend(self, head: wire.Head, request: bytes, limit: int, call: Iterable[bytes], outbox: _Outbox) -> None:
         """Answer a request: by the same bytes if it was answered before."""
         self.progress = True
-        self.metrics.received(len(request), head.wire)
+        self.metrics.received(len(request))
         if head.number not in (self.last, self.last + 1):
             raise Malformed(Reason.NUMBER)
         if head.number != self.last:
@@ -299,10 +299,10 @@ class _Party:
             except BaseException:
                 self.confess(head.number, call, outbox)
                 raise
-            self.last, self.kept = head.number, wire.compress(message)
+            self.last, self.kept = head.number, message
         for part in wire.envelopes(wire.EnvelopeKind.ANSWER, head.number, self.kept):
             outbox.put(part)
-        self.metrics.sent(self.kept.raw, len(self.kept.wire))
+        self.metrics.sent(len(self.kept))
 
     def take_greeting(self, head: wire.Head, body: memoryview, *, again: bool) -> wire.Welcome | None:
         """The hub's welcome; None if this stream is out of date but another may do."""
