@@ -1,7 +1,7 @@
 """How long a round takes over the network: every party is asked and every answer is there.
 
 The hub is this process, every party a process of its own, all on this machine, with mutual TLS over the loopback
-interface. Parties answer with as many bytes as they were sent, which are random, so that nothing can be compressed. The
+interface. Parties answer with as many bytes as they were sent. The
 baseline is a bare grpcio stream with the same certificates: no numbers, no deadlines, no checks, no resend. One function an
 engine: it gives a context that yields `round(request)`; the same rounds are timed for each, in turns.
 

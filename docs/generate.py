@@ -278,18 +278,20 @@ def dtypes() -> str:
 
 def bounds() -> str:
     """What every field of a question, and of the call in it, may hold; fields with the same bound on one line."""
-    from colonnade.network.questions import CALL, CEILING, FIELDS, OTHER
+    from colonnade.network.call_bounds import CALL, CEILING, OTHER
+    from colonnade.network.questions import Question, words_of
 
-    head = f"- the whole head: bytes, from the federation's sizes (`Sizes.head`), at most {CEILING >> 20} MiB"
+    fields: dict[str, str] = {}
+    for what in Question:
+        fields = {**words_of(what.asked), **fields}  # of a session first what it is where a run is proposed
     lines = [
         "Of a question:",
         "",
-        head,
-        *alike(FIELDS),
+        *alike(fields),
         "",
-        "Of the call in it:",
+        f"Of the call in it, whose bytes have a bound from the federation's sizes (`Sizes.call`), at most {CEILING >> 20} MiB:",
         "",
-        *alike(CALL),
+        *alike({name: bound.words for name, bound in CALL.items()}),
         f"- any other: {OTHER.words}",
     ]
     return "\n".join(lines)
@@ -333,11 +335,11 @@ def limits() -> str:
     return table(("Where", "What", "At most", "Above it"), rows)
 
 
-def alike(fields: Any) -> list[str]:
+def alike(fields: dict[str, str]) -> list[str]:
     """A line for each bound, with the fields that have it."""
     found: dict[str, list[str]] = {}
-    for name, bound in fields.items():
-        found.setdefault(bound.words, []).append(f"`{name}`")
+    for name, words in fields.items():
+        found.setdefault(words, []).append(f"`{name}`")
     return [f"- {', '.join(names)}: {words}" for words, names in found.items()]
 
 

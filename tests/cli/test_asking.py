@@ -272,7 +272,7 @@ def test_an_operator_answers_each_question_and_what_was_typed_before_is_no_answe
         second = asked.propose("second")
         screen.until(PROMPT)
         screen.type(b"y\n")
-        assert second.result().head == {"code": 0}
+        assert second.result().code == 0
         process.terminate()
         process.join(SECONDS)
         assert process.exitcode == 0

@@ -38,11 +38,10 @@ class Counted(Straw):
 
     def ask(self, party, what, head=None, blobs=(), patience=None):
         if what == "turn":
-            self.count(letters_in(head["letters"], blobs, head["run"]))
+            self.count(letters_in(head["letters"], head["run"]))
         answer = super().ask(party, what, head, blobs, patience)
         if what == "turn":
-            found = answer.result()
-            self.count(letters_in(found.head["letters"], found.blobs, head["run"]))
+            self.count(letters_in(answer.result().letters, head["run"]))
         return answer
 
     def count(self, letters):

@@ -40,12 +40,12 @@ WEIRD = [
     True,
     0,
     -1,
-    2**70,
+    2**64 - 1,
     1e308,
     float("nan"),
     "",
     "x",
-    "\ud800",
+    b"\xff",
     "../x",
     [],
     [[]],
@@ -73,7 +73,7 @@ def damaged(raw: bytes, draw: random.Random, others: list[bytes]) -> bytes:
         del head[draw.choice(list(head))]
     elif way == 4 and head:
         head[draw.choice(list(head))] = draw.choice(WEIRD)
-    elif way == 5:  # entries and blobs of another parcel
+    elif way == 5:  # fields and blobs of another
         other = unpack(draw.choice(others))
         head |= {name: value for name, value in other.head.items() if draw.random() < 0.5}
         blobs = list(other.blobs) if draw.random() < 0.5 else blobs

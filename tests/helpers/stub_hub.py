@@ -20,7 +20,7 @@ from colonnade.methods.node_setup import Call, protocol_of
 from colonnade.network.hub import Grpc, read_answer
 from colonnade.network.party_run import Approvals
 from colonnade.network.party_service import OK, PartyService
-from colonnade.network.questions import Parcel, Question, letters_in, pack, unpack
+from colonnade.network.questions import Parcel, Question, Said, letters_in, pack, unpack
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runtime.host import Lost
@@ -85,7 +85,11 @@ class Straw(Grpc):
         self.lives[party] += 1
 
     def raw(self, party: str, what: str, head=None, blobs=()) -> Parcel:
-        return unpack(self.services[party].answer(pack({"what": what, **(head or {})}, blobs)))
+        """The answer to a question: of these fields it has those that it knows, and is about "run" if none says another."""
+        given = {"run": "run", **(head or {})}
+        known = Question(what).asked.__struct_fields__ if what in set(Question) else given
+        asked = {"what": what, **{name: value for name, value in given.items() if name in known}}
+        return unpack(self.services[party].answer(pack(asked, blobs)))
 
     def ask(self, party, what, head=None, blobs=(), patience=None):
         self.asked += 1
@@ -101,7 +105,7 @@ class Straw(Grpc):
             )
         )
         if what in ("turn", "resend") and (found := heard(answer)) is not None:
-            for x in letters_in(found.head["letters"], found.blobs, head["run"]):
+            for x in letters_in(found.letters, head["run"]):
                 self.wire.setdefault((x.sender, x.receiver, x.sequence), set()).add(x.body)
         if way in ("after", "idle"):  # idle: its answer was heard, and nothing is asked of it while it comes back
             self.die(party)
@@ -110,7 +114,7 @@ class Straw(Grpc):
         return answer
 
 
-def heard(answer: Answered) -> Parcel | None:
+def heard(answer: Answered) -> Said | None:
     """An answer that is there; None if it is an error."""
     with contextlib.suppress(Exception):
         return answer.result()

@@ -9,10 +9,11 @@ import pytest
 
 import colonnade as co
 from colonnade.data.row_order import DIGEST
-from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.errors import InvalidInput, ProtocolError, WireError
 from colonnade.network.aligner import align
 from colonnade.network.alignment import DECOYS
-from colonnade.network.questions import Parcel, Question
+from colonnade.network.hub import read_answer
+from colonnade.network.questions import Agreed, Question, Said, pack
 
 ROWS = {"a": [1, 2, 3, 4], "b": [2, 3, 4, 5, 6, 7, 8, 9, 10], "c": [0, 2, 4, 7]}  # 2 and 4 are in all
 
@@ -28,7 +29,7 @@ class Parties:
     def __init__(self, **lies: Any) -> None:
         self.lies, self.asked = lies, []
 
-    def __call__(self, questions: Any) -> dict[str, Parcel]:
+    def __call__(self, questions: Any) -> dict[str, Said]:
         found = {}
         for name, (what, head, blobs) in questions.items():
             self.asked.append((name, what, {**head}, list(blobs)))
@@ -36,18 +37,20 @@ class Parties:
             found[name] = self.honest(name, what, head) if answer is None else answer
         return found
 
-    def honest(self, name: str, what: Question, head: Any) -> Parcel:
+    def honest(self, name: str, what: Question, head: Any) -> Said:
         others = head["peers"]
         assert name not in others
         if what is Question.SHARE:
-            return Parcel({}, tuple(f"{part} {name} for {peer}".encode() for peer in others for part in ("s", "t")))
+            return Said(
+                code=0, blobs=tuple(f"{part} {name} for {peer}".encode() for peer in others for part in ("s", "t"))
+            )
         if what is Question.OFFER:
-            return Parcel({}, (b"".join(bytes([row]) * DIGEST for row in ROWS[name]),))
+            return Said(blobs=(b"".join(bytes([row]) * DIGEST for row in ROWS[name]),))
         if what is Question.TELL:
-            return Parcel({}, (*(f"words for {peer}".encode() for peer in others), b"content"))
+            return Said(blobs=(*(f"words for {peer}".encode() for peer in others), b"content"))
         if what is Question.AGREED:
-            return Parcel({"rows": 2}, ())
-        return Parcel({}, (f"{what} 1 {name}".encode(), f"{what} 2 {name}".encode()))
+            return Agreed(rows=2)
+        return Said(blobs=(f"{what} 1 {name}".encode(), f"{what} 2 {name}".encode()))
 
     def of(self, what: Question) -> list[tuple[str, dict, list]]:
         return [(name, head, blobs) for name, asked, head, blobs in self.asked if asked is what]
@@ -81,13 +84,12 @@ def test_common_rows_are_not_told_below_the_largest_least_and_not_counted_where_
 @pytest.mark.parametrize(
     ("what", "answer"),
     [
-        (Question.GREET, Parcel({}, (b"1",))),
-        (Question.GREET, Parcel({}, (b"1", b"2", b"3"))),
-        (Question.SHARE, Parcel({}, (b"1",) * 5)),
-        (Question.OFFER, Parcel({}, (bytes(DIGEST + 1),))),
-        (Question.OFFER, Parcel({}, (bytes(DIGEST), b"more"))),
-        (Question.AGREED, Parcel({"rows": 3}, ())),
-        (Question.AGREED, Parcel({}, ())),
+        (Question.GREET, Said(blobs=(b"1",))),
+        (Question.GREET, Said(blobs=(b"1", b"2", b"3"))),
+        (Question.SHARE, Said(blobs=(b"1",) * 5)),
+        (Question.OFFER, Said(blobs=(bytes(DIGEST + 1),))),
+        (Question.OFFER, Said(blobs=(bytes(DIGEST), b"more"))),
+        (Question.AGREED, Agreed(rows=3)),
     ],
 )
 def test_a_party_that_answers_otherwise_than_asked_ends_the_alignment(what, answer):
@@ -98,8 +100,8 @@ def test_a_party_that_answers_otherwise_than_asked_ends_the_alignment(what, answ
 
 @pytest.mark.parametrize("rows", [None, 2.0, True, "2"])
 def test_a_number_of_rows_is_a_whole_number_though_all_say_the_same(rows):
-    with pytest.raises(ProtocolError, match="different numbers of rows"):
-        align(Parties(agreed=lambda *_: Parcel({"rows": rows}, ())), file_of(dict.fromkeys(ROWS, 1)), "begun")
+    with pytest.raises(WireError, match=r"the answer of 'a' to 'agreed' is not one: .*rows"):
+        read_answer("a", Question.AGREED, pack({"code": 0, "rows": rows}))
 
 
 @pytest.mark.parametrize(("most", "sought", "shown"), [(2**15, 2, 1), (2**15 - DECOYS, 1, 1), (2**16, 3, 2)])

@@ -49,6 +49,6 @@ def test_after_a_line_that_broke_the_same_coordinator_hears_that_it_must_propose
             again = asked.propose("run")
             screen.until(PROMPT)
             screen.type(b"y\n")
-            assert again.result().head == {"code": 0}
+            assert again.result().code == 0
     screen.close()
     asked.hub.close()

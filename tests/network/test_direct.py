@@ -11,6 +11,7 @@ import logging
 from dataclasses import replace
 from unittest import mock
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -20,15 +21,20 @@ import colonnade as co  # noqa: E402
 from colonnade.cli import app  # noqa: E402
 from colonnade.data.federation_file import FederationFile  # noqa: E402
 from colonnade.errors import InvalidInput, ProtocolError, StoreError, WireError  # noqa: E402
-from colonnade.network.neighbours import LETTER, LONGEST  # noqa: E402
+from colonnade.network.neighbours import (  # noqa: E402
+    LETTER,
+    LONGEST,
+    DirectLetter,
+)
 from colonnade.network.party_file import PartyFile  # noqa: E402
 from colonnade.network.party_service import OK, UNAVAILABLE, UNKNOWN  # noqa: E402
-from colonnade.network.questions import letters_in, letters_out, pack, unpack  # noqa: E402
+from colonnade.network.questions import letters_in, pack, read_as  # noqa: E402
 from colonnade.network.transport.metrics import Metrics  # noqa: E402
 from colonnade.runtime.program import Direct, Sealed  # noqa: E402
 from colonnade.runtime.promise import Computed  # noqa: E402
 from colonnade.runtime.wire import Letter, decode, encode  # noqa: E402
 from tests.helpers.contract import RIDGE, Case, federation  # noqa: E402
+from tests.helpers.frames import with_letters  # noqa: E402
 from tests.helpers.freshness import (  # noqa: E402
     RunLog,
     one_key_both_ways,
@@ -69,7 +75,7 @@ def overheard(hub):
         def noted(answer):
             found = answer.result()
             if what in ("turn", "resend"):
-                for x in letters_in(found.head["letters"], found.blobs, rest[0]["run"]):
+                for x in letters_in(found.letters, rest[0]["run"]):
                     seen.setdefault((x.sender, x.receiver), []).append(x)
             return found
 
@@ -267,9 +273,8 @@ def letter(sender="party1", receiver="party0", place=0, body=b"sealed") -> Lette
     return Letter(sender, receiver, place, 0, body, "Share")
 
 
-def message(*letters: Letter, run: str = "run") -> bytes:
-    addresses, frames = letters_out(letters, run)
-    return pack({"run": run, "letters": addresses}, frames)
+def message(sent: Letter, run: str = "run", frame_run: str | None = None) -> bytes:
+    return msgspec.msgpack.encode(DirectLetter(run, sent.frame(frame_run or run)))
 
 
 def note(sent: Letter) -> Letter:
@@ -300,12 +305,12 @@ REFUSED = {
     "for somebody else": message(letter(receiver="party2")),
     "other bytes for the same place": message(letter(body=b"forged")),
     "a damaged frame": message(letter())[:-1] + b"x",
-    "a frame of another run": pack(
-        {"run": "run", "letters": [["party1", "party0", ""]]}, [letter().head("b"), b"sealed"]
-    ),
-    "a letter without an address": pack({"run": "run", "letters": []}, [b"x"]),
-    "a head that is larger than an address": pack({"run": "run", "letters": [], "more": [[]] * 5000}),
-    "not a parcel": b"confidential",
+    "a frame of another run": message(letter(), frame_run="b"),
+    "no letter": msgspec.msgpack.encode(["run"]),
+    "more than a letter": msgspec.msgpack.encode(["run", letter().frame("run"), [[]] * 5000]),
+    "a run that is no name": msgspec.msgpack.encode([["run"], letter().frame("run")]),
+    "a table": pack({"run": "run", "letter": letter().frame("run")}),
+    "not a message": b"confidential",
     "nothing": b"",
 }
 
@@ -320,12 +325,11 @@ def test_a_letter_that_is_not_the_neighbours_own_is_refused(forged, mailbox):
 
 def test_letters_of_a_run_that_is_not_on_here_are_dropped(mailbox):
     mailbox._take("party1", message(letter(), run="another"))
-    mailbox._take("party1", pack({"run": ["run"], "letters": []}))
     mailbox.end("run")
     mailbox._take("party1", message(letter()))
     mailbox.begin("run")
     assert mailbox.fetch("run", note(letter())) is None
-    assert mailbox.metrics.refused == {"run": 3}
+    assert mailbox.metrics.refused == {"run": 2}
 
 
 def test_a_neighbour_that_never_stops_sending_fills_its_own_room_and_no_more(mailbox):
@@ -375,9 +379,7 @@ def test_a_hub_cannot_pass_off_one_letter_for_another(tmp_path):  # noqa: F811
             (letter(place=1), UNKNOWN),  # it never came
             (letter(sender="nobody"), BREAKS),
         ):
-            addresses, frames = letters_out([note(forged)], "run")
-            asked = {"run": "run", "letters": addresses}
-            assert hub.raw("party0", "turn", asked, frames).head == {"code": code}
+            assert hub.raw("party0", "turn", with_letters([note(forged)])).head == {"code": code}
         assert service.runs["run"].host.join().received["party1"] == 0
 
 
@@ -473,10 +475,9 @@ def written_down(hub: Straw):
             lines = service.neighbours.lines
 
             def noted(receiver, message, name=name, send=lines.send):
-                parcel = unpack(message)
-                for x in letters_in(parcel.head["letters"], parcel.blobs, parcel.head["run"]):
-                    body = decode(x.body)
-                    seen[parcel.head["run"], name, receiver, x.sequence] = (body.key, body.content)
+                sent = read_as(DirectLetter, message)
+                body = decode(sent.letter.body)
+                seen[sent.run, name, receiver, sent.letter.sequence] = (body.key, body.content)
                 return send(receiver, message)
 
             last.enter_context(mock.patch.object(lines, "send", noted))

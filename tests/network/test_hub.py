@@ -14,9 +14,9 @@ import colonnade as co
 from colonnade.data.federation_file import new_key
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, ReplayDiverged, StoreError, WireError
 from colonnade.network import hub
-from colonnade.network.hub import Grpc, read_answer, read_greeting, read_reach
+from colonnade.network.hub import Grpc, read_answer
 from colonnade.network.party_service import DIVERGED, OK, PROTOCOL, UNAVAILABLE, UNDECIDED, UNKNOWN
-from colonnade.network.questions import Parcel, Question, pack
+from colonnade.network.questions import Greeting, Question, Reached, pack
 from colonnade.network.refusals import PeerBroken, PeerSilent, PeerUndecided
 from colonnade.network.transport.envelope import PartyRestarted, PeerTimeout
 from colonnade.privacy.keyring import public_key
@@ -35,7 +35,7 @@ def hub_of(file: Any, **answers: dict[str, Any]) -> Grpc:
     """A hub to which each party says this of itself."""
     made = Grpc.__new__(Grpc)
     made._file, made.session, made.rows, made.patience, made.absent = file, "", 0, 1.0, {}
-    made.hello = lambda _file, **_: {name: {**SAID, **said} for name, said in answers.items()}  # type: ignore
+    made.hello = lambda _file, **_: {n: Greeting(**{**SAID, **said}) for n, said in answers.items()}  # type: ignore
     return made
 
 
@@ -113,7 +113,7 @@ def test_a_run_begins_with_as_many_as_all_policies_let_go_on_and_the_label_holde
     made = hub_of(file)
     del made.hello
     made.open = lambda _: SimpleNamespace(wait_for=wait_for, connected=lambda: {*here, "stranger"})  # type: ignore
-    made._ask_all = lambda names, what: asked.append((names, what)) or {n: Parcel(SAID) for n in names}  # type: ignore
+    made._ask_all = lambda names, what: asked.append((names, what)) or {n: Greeting(**SAID) for n in names}  # type: ignore
     if not goes_on:
         with pytest.raises(PeerTimeout, match="nobody came"):
             made.hello(file, spared=spared)
@@ -127,22 +127,26 @@ def test_a_line_is_there_when_both_ends_say_so():
     file = file_of("a", "b", "c", listener=lambda one, other: None if {one, other} == {"a", "c"} else other)
     file.members["b"].address = "b:1"
     made, up = hub_of(file), {"a": ["b", "c"], "b": ["a", "c"], "c": []}
-    made._ask_all = lambda names, _: {name: Parcel({"up": up[name]}) for name in names}  # type: ignore[method-assign]
+    made._ask_all = lambda names, _: {name: Reached(up=up[name]) for name in names}  # type: ignore[method-assign]
     assert made.roads(file) == {("a", "b"): True, ("b", "c"): False}
     file.members["b"].address = None
     assert made.roads(file) == {("a", "b"): False, ("b", "c"): False}
     for wrong in ("a", [1], ["a", None], {"a": 1}, None):
-        with pytest.raises(WireError, match="'c' does not say whom it reaches"):
-            read_reach("c", Parcel({"up": wrong}))
+        with pytest.raises(WireError, match="the answer of 'c' to 'reach' is not one"):
+            read_answer("c", Question.REACH, pack({"code": OK, "up": wrong}))
+
+
+def greeted(head):
+    return read_answer("a", Question.HELLO, pack({"code": OK, **head}))
 
 
 @pytest.mark.parametrize("name", SAID)
 def test_a_greeting_has_every_word_and_each_of_its_kind(name):
-    assert read_greeting("a", Parcel({**SAID, **KEPT, "begun": "s"}))["rows"] == 7
+    assert greeted({**SAID, **KEPT, "begun": "s"}).rows == 7
     without = {key: value for key, value in SAID.items() if key != name}
     for head in (without, {**SAID, name: None}, {**SAID, "session": "s"}, {**SAID, "rows": 7}, {**SAID, "begun": 1}):
-        with pytest.raises(WireError, match="'a' greets"):
-            read_greeting("a", Parcel(head))
+        with pytest.raises(WireError, match="the answer of 'a' to 'hello' is not one"):
+            greeted(head)
 
 
 # ------------------------------------------------------------------------------------------------ one question
@@ -159,7 +163,7 @@ def test_a_greeting_has_every_word_and_each_of_its_kind(name):
     ],
 )
 def test_every_code_of_an_answer_is_an_error_of_its_own(code, kind):
-    assert read_answer("a", Question.TURN, pack({"code": OK, "x": 1}, (b"y",))).blobs == (b"y",)
+    assert read_answer("a", Question.SHARE, pack({"code": OK, "x": 1}, (b"y",))).blobs == (b"y",)
     with pytest.raises(kind, match="a"):
         read_answer("a", Question.TURN, pack({"code": code}))
 

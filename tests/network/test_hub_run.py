@@ -7,11 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError
+from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError, WireError
 from colonnade.network import hub_run
-from colonnade.network.hub_run import HubRun, LostParties, RemoteParty, RunLog, introductions, read_count, read_notes
-from colonnade.network.questions import RUNS, Parcel, Question, letters_out
+from colonnade.network.hub import read_answer
+from colonnade.network.hub_run import HubRun, LostParties, RemoteParty, RunLog, introductions
+from colonnade.network.questions import RUNS, Promised, Question, Said, Sent, letters_out, pack
 from colonnade.network.refusals import PeerBroken, PeerRefused, PeerUndecided
 from colonnade.privacy.ending import ABORTED, FINISHED, Ending, How
 from colonnade.runtime.host import Lost
@@ -38,9 +40,8 @@ def party(**more: Any) -> RemoteParty:
     return RemoteParty(SimpleNamespace(carried=hub_run.Counter(), **found), "a")  # type: ignore[arg-type]
 
 
-def sent(*letters: Letter) -> Parcel:
-    addresses, frames = letters_out(letters, "run")
-    return Parcel({"letters": addresses}, tuple(frames))
+def sent(*letters: Letter) -> Sent:
+    return Sent(letters=letters_out(letters, "run"), more=False)
 
 
 def from_a(receiver: str, place: int, body: bytes = b"\1\0\0", sender: str = "a") -> Letter:
@@ -70,9 +71,9 @@ def test_letters_of_either_road_are_counted_where_they_go_from_party_to_party():
 
 
 def turn(**head: Any) -> Any:
-    told = {"finished": False, "more": False, "wait": [], "notes": [], "told": 0, "failure": 0, **sent().head, **head}
+    told = {"finished": False, "more": False, "wait": [], "notes": [], "told": 0, "failure": 0, "letters": [], **head}
     one = party(patience=None)
-    one.run.hub.ask = lambda *_: Answered(lambda: Parcel(told, sent().blobs))
+    one.run.hub.ask = lambda *_: Answered(lambda: read_answer("a", Question.TURN, pack({"code": 0, **told})))
     return one._ask(Question.TURN, one.read_turn).result()
 
 
@@ -84,7 +85,7 @@ def test_of_those_whom_a_party_says_it_waits_for_strangers_are_left_out():
     "head", [{"more": True}, {"more": True, "finished": True}, {"more": 1}, {"finished": 0}, {"told": True}]
 )
 def test_a_turn_says_yes_or_no_and_has_letters_where_more_are_to_come(head):
-    with pytest.raises(ColonnadeError, match="is not one: ValueError"):
+    with pytest.raises(ColonnadeError, match="'a' to 'turn' is not one"):
         turn(**head)
 
 
@@ -92,33 +93,33 @@ def test_a_turn_says_yes_or_no_and_has_letters_where_more_are_to_come(head):
 
 
 def test_every_entry_of_every_note_is_a_number_or_a_short_word():
-    good = {"round": 1, "gap": 0.5, "what": "x" * 196, "none": None}
-    assert read_notes([good, good]) == (good, good)
-    for bad in ({"a": []}, {"what": "x" * 197}, {"n" * 201: ""}):
+    good = {"round": 1, "gap": 0.5, "what": "x" * 100, "none": None, "n" * 100: True}
+    assert turn(notes=[good, good]).notes == (good, good)
+    for bad in ({"a": []}, {"what": "x" * 101}, {"n" * 101: ""}):
         for notes in ([bad], [good, bad], [{**good, **bad}]):
-            with pytest.raises(ValueError, match="numbers and short words"):
-                read_notes(notes)
+            with pytest.raises(WireError, match="is not one"):
+                turn(notes=notes)
 
 
 def test_a_count_is_a_whole_number_that_a_float_still_has():
-    assert [read_count(count) for count in (0, 2**53)] == [0, 2**53]
+    assert [turn(told=count).told for count in (0, 2**53)] == [0, 2**53]
     for wrong in (-1, 2**53 + 1, True, 1.0, "1", None):
-        with pytest.raises(ValueError, match="whole number"):
-            read_count(wrong)
+        with pytest.raises(WireError, match="is not one"):
+            turn(told=wrong)
 
 
 def test_all_keys_stand_before_all_confirmations():
     said = [
-        Parcel({"covers": True, "confirms": True}, (b"key", b"sign", b"rows")),
-        Parcel({"covers": False, "confirms": True}, (b"rows 2",)),
-        Parcel({"covers": True, "confirms": False}, (b"key 3", b"sign 3")),
+        Promised(covers=True, confirms=True, blobs=(b"key", b"sign", b"rows")),
+        Promised(covers=False, confirms=True, blobs=(b"rows 2",)),
+        Promised(covers=True, confirms=False, blobs=(b"key 3", b"sign 3")),
     ]
     assert introductions(said) == [b"key", b"sign", b"key 3", b"sign 3", b"rows", b"rows 2"]
     for found in said:
-        assert hub_run.read_promise("a", found) is found
+        assert hub_run.check_promise("a", found) is found
         for blobs in (found.blobs[1:], (*found.blobs, b"more")):
             with pytest.raises(ColonnadeError, match="'a' promises"):
-                hub_run.read_promise("a", Parcel(found.head, blobs))
+                hub_run.check_promise("a", replace(found, blobs=blobs))
 
 
 # ------------------------------------------------------------------------------------------------ what parties hear
@@ -127,7 +128,7 @@ def test_all_keys_stand_before_all_confirmations():
 def heads_of(ask: Any, **run: Any) -> list[dict]:
     """What a party is told, as heads of questions."""
     one, heads = party(patience=None, **run), []
-    one.run.hub.ask = lambda _name, _what, head, *_: Answered(lambda: heads.append(head) or Parcel({}))
+    one.run.hub.ask = lambda _name, _what, head, *_: Answered(lambda: heads.append(head) or Said())
     ask(one).result()
     return heads
 
@@ -146,7 +147,7 @@ def test_of_very_many_ends_the_newest_are_told():
 
 @pytest.mark.parametrize("reserving", [False, True])
 def test_of_a_run_that_was_never_begun_parties_keep_nothing(reserving):
-    told = {"run": "run", "when": "end", "heads": {"b": [1, "00"]}}
+    told = {"run": "run", "when": "end", "heads": {"b": (1, "00")}}
     assert heads_of(lambda one: one.remember("end", {"b": (1, b"\0")}), reserving=reserving) == [told] * reserving
 
 
@@ -278,7 +279,7 @@ def test_who_began_anew_since_it_said_yes_reserves_nothing(there):
 
     def ask(name, what, *_):
         asked.append((name, what))
-        return Answered(lambda: Parcel({}, ()))
+        return Answered(lambda: Promised(covers=False, confirms=False))
 
     one, _ = run_of(ask=ask, listens=lambda name, process: (name, process) != ("b", "2") or there)
     one.process, one.said, one.call = {"a": "1", "b": "2"}, {}, SimpleNamespace(method=None)

@@ -17,14 +17,14 @@ from colonnade.methods.method import Done, Finish, Method
 from colonnade.methods.node_setup import known_values
 from colonnade.model.answer import Answer, Own, Status
 from colonnade.network.certs import tls_in
-from colonnade.network.questions import LONGEST_NAME, letters_out, pack
+from colonnade.network.questions import letters_out, pack
 from colonnade.privacy.events import EXACT, Charge
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Released
 from colonnade.runtime.program import COORDINATOR, Sealed, ask, ask_one, last, message, receive, tell
-from colonnade.runtime.wire import LARGEST, SEALING, Letter, decode, encode
+from colonnade.runtime.wire import LARGEST, LONGEST_NAME, SEALING, Letter, decode, encode
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
 
@@ -169,8 +169,8 @@ def test_the_largest_message_also_goes_sealed_in_a_parcel_with_the_longest_names
     read = decode(sealed)
     assert other.open("a", 0, read.key, read.content) == body
     names = "x" * LONGEST_NAME
-    addresses, frames = letters_out([Letter(names, names, 2**53, 2**32, sealed, names)], "run")
-    assert len(pack({"what": "turn", "run": names, "letters": addresses}, frames)) <= LIMIT
+    letters = letters_out([Letter(names, names, 2**53, 2**32, sealed, names)], "run")
+    assert len(pack({"what": "turn", "run": names, "letters": letters})) <= LIMIT
 
 
 def test_a_message_over_the_limit_is_refused_where_it_is_read():

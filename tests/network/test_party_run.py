@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from colonnade.errors import ProtocolError
+from colonnade.errors import ProtocolError, WireError
 from colonnade.network import party_run
 from colonnade.network.party_run import PartyRun, Proposal, absence_in_words
 from colonnade.network.party_service import PartyService
-from colonnade.network.questions import Parcel, letters_in
+from colonnade.network.questions import Based, Sent, letters_in, pack, read_as
 from colonnade.runtime.hosted_node import Turn
 from colonnade.runtime.program import Direct
+from colonnade.runtime.turns import MOST
 from colonnade.runtime.wire import Letter, encode
 
 pytestmark = pytest.mark.chance(0, "names of files alone are drawn: no claim depends on them")
@@ -74,18 +75,25 @@ def letters(*sizes: int) -> tuple[Letter, ...]:
 def test_an_answer_has_its_room_and_nobody_is_finished_while_letters_wait(monkeypatch):
     monkeypatch.setattr(party_run, "PARCEL", 10)
     one = run_of()
-    head = one.keep_turn(Turn(letters(4, 6, 1, 25, 5), True, ("b",), ({"n": 1},), 3, ProtocolError("no")))
-    assert head == {"finished": True, "wait": ("b",), "notes": [{"n": 1}], "told": 3, "failure": head["failure"]}
-    assert head["failure"] > 0
+    done = Turn(letters(4, 6, 1, 25, 5), True, ("b",), ({"n": 1},), 3, ProtocolError("no"))
+    one.keep_turn(done)
     said = []
     while True:
-        found = one.outgoing(head, None)
-        sizes = [len(x.body) for x in letters_in(found.head["letters"], found.blobs, "run")]
-        said.append((sizes, found.head["more"], found.head["finished"]))
-        if not found.head["more"]:
+        found = one.say_turn(done, None)
+        sizes = [len(x.body) for x in letters_in(found.letters, "run")]
+        said.append((sizes, found.more, found.finished))
+        assert (found.wait, found.notes, found.told, found.failure > 0) == (("b",), ({"n": 1},), 3, True)
+        if not found.more:
             break
     assert said == [([4, 6], True, False), ([1], True, False), ([25], True, False), ([5], False, True)]
-    assert one.outgoing({}, None).head.keys() == {"letters", "more"}  # an answer without a turn says nothing of one
+    assert one.say_again(None) == Sent(letters=(), more=False)  # an answer without a turn says nothing of one
+
+
+def test_an_answer_has_no_more_letters_than_a_hub_reads():
+    one = run_of()
+    one.waiting = [Letter("a", "b", place, 1, b"") for place in range(2 * MOST + 1)]
+    found = [one.say_again(None) for _ in range(3)]
+    assert [(len(said.letters), said.more) for said in found] == [(MOST, True), (MOST, True), (1, False)]
 
 
 def test_only_what_was_sent_again_takes_the_hub_and_all_of_it_does():
@@ -101,7 +109,7 @@ def test_only_what_was_sent_again_takes_the_hub_and_all_of_it_does():
     one.cover = SimpleNamespace(seal=lambda *_: {"b": (b"", b"content")})  # type: ignore[assignment]
     one.resend({})
     one.waiting += sent[2:]
-    one.outgoing({}, SimpleNamespace(send=send))  # type: ignore[arg-type]
+    one.say_again(SimpleNamespace(send=send))  # type: ignore[arg-type]
     assert taken == [(0, True), (1, True), (2, False)]
 
 
@@ -142,15 +150,15 @@ def test_what_happens_when_a_party_falls_silent_is_said_as_the_file_has_it():
 def learned(folder, basis: str, *, begun: bool = True, over: bool = False) -> None:
     log = SimpleNamespace(rows=lambda *_: [1] if begun else [], holds=lambda *_: over)
     service = SimpleNamespace(log=log, run_store=SimpleNamespace(folder=folder))
-    PartyService.learned(service, Parcel({"run": "run", "basis": basis}))  # type: ignore[arg-type]
+    PartyService.learned(service, Based(what="learned", run="run", basis=basis))  # type: ignore[arg-type]
 
 
 def test_a_basis_is_kept_once_and_of_an_open_run_alone(tmp_path):
     (tmp_path / "fits").mkdir()
     kept, basis = tmp_path / "fits" / "run.basis", "0123456789abcdef" * 4
     for wrong in (basis[1:], f"{basis}0", f"{basis}\n", basis.upper(), f"/{basis[1:]}"):
-        with pytest.raises(ProtocolError, match="a basis is told once"):
-            learned(tmp_path, wrong)
+        with pytest.raises(WireError, match="basis"):
+            read_as(Based, pack({"what": "learned", "run": "run", "basis": wrong}))
     for state in ({"begun": False}, {"over": True}):
         with pytest.raises(ProtocolError, match="a basis is told once"):
             learned(tmp_path, basis, **state)

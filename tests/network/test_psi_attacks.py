@@ -13,7 +13,7 @@ from colonnade.data.alignment import PepperShare
 from colonnade.data.row_order import canonical
 from colonnade.network.alignment import COMMON, DECOYS, PEPPER, REQUEST, RESPONSE, SETUP, forget
 from colonnade.network.party_service import OK
-from colonnade.network.questions import Parcel, Question
+from colonnade.network.questions import Aligning, OfBlock, OfPeer, Question, Said
 from colonnade.privacy.keyring import derive
 from tests.helpers.matching import COMMON as SHARED
 from tests.helpers.matching import (
@@ -42,7 +42,7 @@ def words(*rows: int) -> list[bytes]:
 def keys_of(straw: Watched, name: str, given) -> tuple:
     """A party's keys of the session and the pepper: what it needs to seal whatever it likes."""
     others = [peer for peer in straw.made.names if peer != name]
-    asked_ = Parcel({"session": straw.session, "peers": others}, tuple(given))
+    asked_ = Aligning(what="offer", session=straw.session, peers=tuple(others), blobs=tuple(given))
     _, keyring, pepper, _ = straw.services[name].aligning._open_session(asked_, 0)
     return keyring, pepper
 
@@ -146,16 +146,16 @@ def test_a_party_cannot_have_rows_declared_common_that_it_does_not_hold(tmp_path
         secrets = [psi.psi_key(bytes([at + 1]) * 32, str(at), "lab") for at in range(MOST)]
         rest = psi.psi_key(b"z" * 32, "z", "z")
 
-        def show(question: Parcel) -> Parcel:
+        def show(question: OfBlock) -> Said:
             session, keyring, pepper, _ = lab._open_session(question, 0)
             setup = b"".join(psi.blind([known], secret, derive(pepper, "align", "curve")) for secret in secrets)
             return lab._seal(session, keyring, {"bank": SETUP}, setup, "setup 0")
 
-        def blind(question: Parcel) -> Parcel:
+        def blind(question: OfBlock) -> Said:
             session, keyring, _, sealed = lab._open_session(question, 2)
             request = keyring.open("bank", REQUEST, *sealed)
-            head = {**question.head, "peers": ["clinic", "lab"], "peer": "lab"}
-            sought = bank._words_for(Parcel(head, last_seen(straw, "bank", "seek")))[-1]
+            about = {"session": question.session, "peers": ("clinic", "lab"), "peer": "lab"}
+            sought = bank._words_for(OfPeer(what="seek", **about, blobs=last_seen(straw, "bank", "seek")))[-1]
             lucky = sought.order.tolist().index(sought.words.index(known))  # a cheater would have to guess which
             points = [request[at : at + psi.POINT] for at in range(0, len(request), psi.POINT)]
             answer = [psi.blind_again(points[lucky], secret, 1) for secret in secrets]

@@ -18,6 +18,7 @@ from colonnade.network.questions import Question
 from colonnade.network.refusals import silence
 from colonnade.privacy.keyring import Keyring
 from colonnade.runtime.wire import Letter, decode, encode
+from tests.helpers.frames import letters_of, with_letters
 from tests.helpers.spending import own_spent
 from tests.helpers.stub_hub import (
     BREAKS,
@@ -43,12 +44,11 @@ def brought(
 ):
     """The answer of party0 to a letter that the hub brings it."""
     sent = Letter(sender, receiver, place, 0, encode(letter, guarded=False))
-    asked = {"run": run, "letters": [[sender, receiver, ""]]}
-    return straw.raw("party0", "turn", asked, [sent.head(frame_run), sent.body])
+    return straw.raw("party0", "turn", with_letters([sent], run, frame_run))
 
 
 def said(answer) -> set[str]:
-    return {type(decode(body)).__name__ for body in answer.blobs[1::2]}
+    return {type(decode(letter.body)).__name__ for letter in letters_of(answer.head)}
 
 
 def test_what_is_asked_in_turn_is_answered_and_charged_once(tmp_path):
@@ -100,7 +100,7 @@ def test_a_letter_that_has_no_place_in_the_run_ends_it_and_gets_a_farewell_alone
         ledger = straw.services["party0"].ledger
         answer = brought(straw, letter, **changes)
         assert (answer.head["failure"], said(answer)) == (BREAKS, {"Failed"})
-        assert answer.head["letters"] == (("party0", "coordinator", ""),)
+        assert [(x.sender, x.receiver, x.inside) for x in letters_of(answer.head)] == [("party0", "coordinator", "")]
         assert (entries(straw.services["party0"]), own_spent(ledger), ledger.open_runs()) == ([], 0.0, set())
         assert dict(brought(straw, ASKED).head) == {"code": UNKNOWN}  # and it is over, whatever comes then
 

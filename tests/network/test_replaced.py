@@ -28,6 +28,7 @@ from colonnade.network import certs
 from colonnade.network.certs import tls_in
 from colonnade.network.hub_run import read_replaced
 from colonnade.network.party_service import OK
+from colonnade.network.questions import Stood, pack, read_as
 from colonnade.network.replaced_ledger import Record, sign_as_coordinator
 from colonnade.privacy.block import ROW
 from colonnade.privacy.conditions import Code
@@ -486,10 +487,14 @@ LIES: list[Callable[[list], object]] = [
 
 @pytest.mark.parametrize("lie", LIES)
 def test_what_a_party_says_of_replaced_ledgers_is_read_or_refused(lie):
+    def read(said):
+        found = read_as(Stood, pack({"code": OK, "heads": {}, "replaced": said}))
+        return read_replaced(found.replaced, ["party0"])
+
     one = ["party0", "2031-01-01T00:00:00+00:00", "0" * 16]
-    assert read_replaced([one], ["party0"]) == (Replaced(*one),)
-    with pytest.raises((ValueError, TypeError)):
-        read_replaced(lie(one), ["party0"])
+    assert read([one]) == (Replaced(*one),)
+    with pytest.raises((ValueError, co.WireError)):
+        read(lie(one))
 
 
 @contextlib.contextmanager

@@ -188,9 +188,11 @@ def test_a_fallback_of_other_parties_than_there_are_is_refused(tmp_path, without
 def test_a_coordinator_does_not_end_an_order_by_naming_it(tmp_path):
     made = Consortium.made(tmp_path).approve_all()
     service = PartyService(made.data("lab"), tmp_path / "lab", made.keys["lab"], lambda _: True)
-    for asked in ({"what": "over", "run": made.order.run, "how": "aborted"}, {"what": "settle", "run": "x"}):
-        raw = pack({**asked, "over": {made.order.run: "aborted"}})
-        assert unpack(service.answer(raw)).head["code"] == OK
+    for asked in (
+        {"what": "over", "run": made.order.run, "how": "aborted"},
+        {"what": "settle", "run": "x", "over": {made.order.run: "aborted"}},
+    ):
+        assert unpack(service.answer(pack(asked))).head["code"] == OK
     assert service.ledger.open_runs() == {made.order.run}
     service.close()
     assert ask(made, made.answerer("lab"), "lab", 5, 40).why is Why.OK

@@ -487,7 +487,8 @@ def test_a_node_is_in_the_latest_round_that_it_has_heard_of():
             yield Post({HUB: Question(1)}, (HUB,))
         yield from last({HUB: Question(1)})
 
-    node, sent = nodes({PARTY: Toy(listener, (HUB,))})[PARTY], []
+    node = nodes({PARTY: Toy(listener, (HUB,))})[PARTY]
+    sent = node.replay()
     for place, number in enumerate((2, 7, 3, 7)):
         sent += node.step()
         node.deliver(Letter(HUB, PARTY, place, number, encode(Stop(), guarded=False)))

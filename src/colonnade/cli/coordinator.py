@@ -7,7 +7,6 @@ import json
 import logging
 import shlex
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +19,7 @@ from colonnade.cli.terminal import answer, busy, explained, lined, on_screen, wr
 from colonnade.privacy.ending import Ending
 
 if TYPE_CHECKING:
+    from colonnade.network.questions import Greeting
     from colonnade.runs.config import JobFile
     from colonnade.runs.preview import Preview
 
@@ -228,10 +228,11 @@ def check(
         apart = [pair for pair, up in roads.items() if not up]
         troubles += [f"{one} and {other} are not connected; see both logs" for one, other in apart]
         if as_json:
-            typer.echo(json.dumps({"parties": found, "direct": direct, "troubles": troubles}))
+            parties = {party: said.figures() for party, said in found.items()}
+            typer.echo(json.dumps({"parties": parties, "direct": direct, "troubles": troubles}))
         else:
             for party, said in found.items() if not quiet else ():
-                typer.echo(f"{party:20} version {said['version']}  {_rows(fed, said)}")
+                typer.echo(f"{party:20} version {said.version}  {_rows(fed, said)}")
             for one, other in direct if not quiet else ():
                 typer.echo(f"{one} and {other} are connected directly")
             for trouble in troubles:
@@ -336,14 +337,14 @@ def write_example(folder: Path, rows: int, hub: str) -> list[str]:
     return list(members)
 
 
-def _rows(fed: co.Federation, said: Mapping[str, Any]) -> str:
+def _rows(fed: co.Federation, said: Greeting) -> str:
     if fed.on is None:
         return "rows need no agreement"
-    if "begun" in said:
-        return f"has begun to agree on rows (session {said['begun']}); the next run goes on with it"
-    if "rows" not in said:
+    if said.begun is not None:
+        return f"has begun to agree on rows (session {said.begun}); the next run goes on with it"
+    if said.rows is None:
         return "has not agreed on rows yet; the first run does"
-    return f"{said['rows']:,} rows agreed on (session {said['session']})"
+    return f"{said.rows:,} rows agreed on (session {said.session})"
 
 
 def hub_address(fed: co.Federation, listen: str | None) -> str:

@@ -19,10 +19,10 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.data.row_order import DIGEST
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.network.alignment import DECOYS
-from colonnade.network.questions import Parcel, Question
+from colonnade.network.questions import Question, Said
 
 Asked = tuple[Question, Mapping[str, Any], Sequence[bytes]]  # a question, its head and its blobs
-Each = Callable[[Mapping[str, Asked]], dict[str, Parcel]]  # a question to each of several parties, all at once
+Each = Callable[[Mapping[str, Asked]], dict[str, Any]]  # a question to each of several parties, all at once
 
 log = logging.getLogger("colonnade.network.aligner")
 
@@ -36,9 +36,10 @@ def align(each: Each, file: FederationFile, begun: str | None = None) -> tuple[s
     one = _Session(each, file, begun or secrets.token_hex(8))
     one.introduce()
     answers = one.by_psi() if file.align == "psi" else one.by_digests()
-    rows = {found.head.get("rows") for found in one.ask(Question.AGREED, answers).values()}
-    if len(rows) != 1 or type(count := rows.pop()) is not int:
+    rows = {found.rows for found in one.ask(Question.AGREED, answers).values()}
+    if len(rows) != 1:
         raise ProtocolError("the parties keep different numbers of rows. Let each run `colonnade party realign`.")
+    count: int = rows.pop()
     log.info("aligned", extra={"session": one.session, "parties": len(one.names), "rows": count, "by": file.align})
     return one.session, count
 
@@ -60,7 +61,7 @@ class _Session:
         self.others = {name: [peer for peer in self.names if peer != name] for name in self.names}
         self.given: dict[str, list[bytes]] = {name: [] for name in self.names}  # the others' keys and shares
 
-    def ask(self, what: Question, to: Mapping[str, Sequence[bytes]], **more: str | int) -> dict[str, Parcel]:
+    def ask(self, what: Question, to: Mapping[str, Sequence[bytes]], **more: str | int) -> dict[str, Any]:
         """A question of this session to some parties: whatever others said for each, and these blobs."""
         return self.each({name: self.asked(name, what, blobs, **more) for name, blobs in to.items()})
 
@@ -122,13 +123,13 @@ class _Session:
         self.ask(Question.NARROW, {holder: ()}, peer=peer)
 
 
-def _parts(party: str, found: Parcel, count: int) -> Sequence[bytes]:
+def _parts(party: str, found: Said, count: int) -> Sequence[bytes]:
     if len(found.blobs) != count:
         raise ProtocolError(f"{party!r} sent {len(found.blobs):,} parts of an alignment where {count:,} were expected")
     return found.blobs
 
 
-def _digests(party: str, found: Parcel) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def _digests(party: str, found: Said) -> np.ndarray[Any, np.dtype[np.uint8]]:
     (raw,) = _parts(party, found, 1)
     if len(raw) % DIGEST:
         raise ProtocolError(f"{party!r} sent no digests")

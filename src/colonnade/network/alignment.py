@@ -29,7 +29,7 @@ import logging
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ from colonnade.data.alignment import Agreement, PepperShare, RowOffer, agree, bi
 from colonnade.data.row_order import DIGEST, Places
 from colonnade.errors import PolicyRefused, ProtocolError, WireError
 from colonnade.network.party_data import PartyData
-from colonnade.network.questions import Parcel, Question, name_in, names_in, text_in
+from colonnade.network.questions import Agreed, Aligning, OfBlock, OfPeer, OfPeersBlock, PartOfBlock, Said
 from colonnade.privacy.keyring import Keyring, derive
 from colonnade.privacy.ledger import ADMIN, Ledger
 from colonnade.privacy.store import Log, write_synced
@@ -86,18 +86,6 @@ class PartyAlignment:
         self._sending: tuple[tuple[str, str, bytes], _Words] | None = None  # to a peer in a session, under a pepper
         if self._is_agreed():  # it may have died before it could
             self._drop_blocks()
-        self.handlers: dict[Question, Callable[[Parcel], Parcel]] = {
-            Question.GREET: self.greet,
-            Question.SHARE: self.share,
-            Question.OFFER: self.offer,
-            Question.SHOW: self.show,
-            Question.SEEK: self.seek,
-            Question.BLIND: self.blind,
-            Question.KEEP: self.keep,
-            Question.NARROW: self.narrow,
-            Question.TELL: self.tell,
-            Question.AGREED: self.agreed,
-        }
 
     # ------------------------------------------------------------------------ what it keeps
 
@@ -107,7 +95,7 @@ class PartyAlignment:
             return None
         return Agreement.from_json(path.read_text(encoding="utf-8"))
 
-    def standing(self) -> dict[str, str | int]:
+    def standing(self) -> dict[str, Any]:
         """The rows agreed on, or the private intersection that was begun."""
         agreement, begun = self.agreement(), self._begun()
         if agreement is not None:
@@ -141,20 +129,19 @@ class PartyAlignment:
 
     # ------------------------------------------------------------------------ keys and pepper
 
-    def greet(self, asked: Parcel) -> Parcel:
+    def greet(self, asked: Aligning) -> Said:
         """A key for one alignment, signed."""
-        session = name_in(asked, "session")
-        self._may_align(session)
-        public, signature = self._keyring(session).hello
-        return Parcel({}, (public, signature))
+        self._may_align(asked.session)
+        public, signature = self._keyring(asked.session).hello
+        return Said(blobs=(public, signature))
 
-    def share(self, asked: Parcel) -> Parcel:
+    def share(self, asked: Aligning) -> Said:
         """Its part of the pepper, sealed for each other party."""
-        session, peers = name_in(asked, "session"), names_in(asked, "peers")
+        session, peers = asked.session, asked.peers
         self._may_align(session)
         keyring = self._meet(session, peers, asked.blobs)
         sealed = self._share(session).seal(keyring, dict.fromkeys(peers, PEPPER))
-        return Parcel({"peers": peers}, tuple(part for peer in peers for part in sealed[peer]))
+        return Said(blobs=tuple(part for peer in peers for part in sealed[peer]))
 
     def _keyring(self, session: str) -> Keyring:
         pinned = {name: member.public_key for name, member in self.file.members.items()}
@@ -174,12 +161,12 @@ class PartyAlignment:
             keyring.meet(peer, blobs[2 * place], blobs[2 * place + 1])
         return keyring
 
-    def _open_session(self, asked: Parcel, more: int) -> tuple[str, Keyring, bytes, tuple[bytes, ...]]:
+    def _open_session(self, asked: Aligning, more: int) -> tuple[str, Keyring, bytes, tuple[bytes, ...]]:
         """Session, keys and pepper from what a question brings, and the blobs behind them.
 
         Four blobs a peer: its key and signature, its share as sealed for this party.
         """
-        session, peers = name_in(asked, "session"), names_in(asked, "peers")
+        session, peers = asked.session, asked.peers
         self._may_align(session)
         blobs, size = asked.blobs, 4 * len(peers)
         if set(peers) != set(self.file.members) - {self.name} or len(blobs) != size + more:
@@ -195,17 +182,17 @@ class PartyAlignment:
 
     # ------------------------------------------------------------------------ by keyed digests
 
-    def offer(self, asked: Parcel) -> Parcel:
+    def offer(self, asked: Aligning) -> Said:
         """The keyed digests of its keys, if the others' parts of the pepper are genuine."""
         self._way("digests")
         session, _, pepper, _ = self._open_session(asked, 0)
         offered = self._offer(session, pepper)
         log.info("offer", extra={"session": session, "rows": len(offered.digests)})
-        return Parcel({}, (offered.digests.tobytes(),))
+        return Said(blobs=(offered.digests.tobytes(),))
 
     # ------------------------------------------------------------------------ by private set intersection
 
-    def show(self, asked: Parcel) -> Parcel:
+    def show(self, asked: OfBlock) -> Said:
         """Party → label holder: a block of its keys, blinded, filled up and in a secret order."""
         holder = self._way("psi", holds=False)
         session, keyring, pepper, _ = self._open_session(asked, 0)
@@ -216,14 +203,14 @@ class PartyAlignment:
         setup = self._made(session, f"setup {at}", lambda: words.block(at))
         return self._seal(session, keyring, {holder: SETUP + 2 * at}, setup, f"setup {at}")
 
-    def seek(self, asked: Parcel) -> Parcel:
+    def seek(self, asked: OfPeersBlock) -> Said:
         """Label holder → one party: a block of those of its keys that are left, blinded, among some that nobody has."""
         session, keyring, peer, words = self._words_for(asked)
         at = _block_in(asked, len(words.words))
         request = self._made(session, f"request {at} to {peer}", lambda: words.block(at))
         return self._seal(session, keyring, {peer: REQUEST + 2 * at}, request, f"request {at} to {peer}")
 
-    def blind(self, asked: Parcel) -> Parcel:
+    def blind(self, asked: OfBlock) -> Said:
         """Party → label holder: a block that it asked about, blinded again; once in a session."""
         holder = self._way("psi", holds=False)
         session, keyring, _, sealed = self._open_session(asked, 2)
@@ -235,11 +222,11 @@ class PartyAlignment:
         response = self._made(session, f"response {at}", lambda: psi.blind_again(request, key, size))
         return self._seal(session, keyring, {holder: RESPONSE + 2 * at}, response, f"response {at}")
 
-    def keep(self, asked: Parcel) -> Parcel:
+    def keep(self, asked: PartOfBlock) -> Said:
         """At the label holder: a block of a party's keys, blinded again, or a block of its answers."""
         holder, peers = self._way("psi", holds=True), self._peers()
         session, keyring, _, sealed = self._open_session(asked, 2)
-        peer, what = self._peer_in(asked, peers), text_in(asked, "part")
+        peer, what = self._peer_in(asked, peers), asked.part
         places = {"setup": (SETUP, self._most(peer)), "response": (RESPONSE, self._most(holder) + DECOYS)}
         if what not in places:
             raise WireError("a block is a part of a setup or of a response")
@@ -252,18 +239,18 @@ class PartyAlignment:
             key = self._psi_key(session, peer)
             made = (lambda: psi.blind_again(body, key, size)) if what == "setup" else (lambda: psi.checked(body, size))
             self._made(session, f"{what} {at} of {peer}", made)
-        return Parcel({})
+        return Said()
 
-    def narrow(self, asked: Parcel) -> Parcel:
+    def narrow(self, asked: OfPeer) -> Said:
         """At the label holder: which of the rows that were left this party has. How many goes nowhere."""
         session, _, peer, words = self._words_for(asked)
         if f"answer of {peer}" in self._answers(session):
-            return Parcel({})
+            return Said()
         theirs = self._gather(session, f"setup {{}} of {peer}", self._most(peer))
         answered = self._gather(session, f"response {{}} of {peer}", len(words.words))
         found = psi.common(theirs, answered, words.order, words.words)
         self._once(session, f"answer of {peer}", bitmap(found, len(words.words)))
-        return Parcel({})
+        return Said()
 
     def _made(self, session: str, what: str, make: Callable[[], bytes]) -> bytes:
         """A block as it was made before, or made now and put on disk: to blind one takes seconds."""
@@ -284,7 +271,7 @@ class PartyAlignment:
     def _path(self, session: str, what: str) -> Path:
         return self.folder / BLOCKS / _hash(f"{session}/{what}".encode()).hex()[:32]
 
-    def tell(self, asked: Parcel) -> Parcel:
+    def tell(self, asked: Aligning) -> Said:
         """Label holder → all parties: the digests of the rows that all have; a key for each party, one content."""
         self._way("psi", holds=True)
         session, keyring, pepper, _ = self._open_session(asked, 0)
@@ -299,7 +286,7 @@ class PartyAlignment:
             raise ProtocolError(f"the hub asks for a step of {align!r} that is not this party's in the federation file")
         return holder
 
-    def _words_for(self, asked: Parcel) -> tuple[str, Keyring, str, _Words]:
+    def _words_for(self, asked: OfPeer) -> tuple[str, Keyring, str, _Words]:
         """At the label holder: what a question about one party brings, and the words that this party is asked about."""
         self._way("psi", holds=True)
         session, keyring, pepper, _ = self._open_session(asked, 0)
@@ -313,10 +300,10 @@ class PartyAlignment:
 
         return session, keyring, peer, self._words(session, peer, pepper, filled)
 
-    def _peer_in(self, asked: Parcel, peers: Sequence[str]) -> str:
-        if (peer := text_in(asked, "peer")) not in peers:
+    def _peer_in(self, asked: OfPeer, peers: Sequence[str]) -> str:
+        if asked.peer not in peers:
             raise ProtocolError("the hub names a party that is not in the federation file")
-        return peer
+        return asked.peer
 
     def _words(self, session: str, peer: str, pepper: bytes, fill: Callable[[Sequence[bytes]], list[bytes]]) -> _Words:
         """What this party sends to a peer in a session; made once, since it is asked block by block."""
@@ -363,7 +350,7 @@ class PartyAlignment:
             )
         return left
 
-    def _seal(self, session: str, keyring: Keyring, places: dict[str, int], body: bytes, what: str) -> Parcel:
+    def _seal(self, session: str, keyring: Keyring, places: dict[str, int], body: bytes, what: str) -> Said:
         """A message of a private intersection, sealed: from here on this party goes on with this session only."""
         # Before the seal: another content under the same name would be encrypted with the same key.
         self._once(session, what, _hash(body))
@@ -372,7 +359,7 @@ class PartyAlignment:
         sealed = keyring.seal(places, body, f"align/{what}")
         log.info("sealed", extra={"session": session, "step": what, "bytes": len(body)})
         content = next(iter(sealed.values()))[1]
-        return Parcel({}, (*(sealed[peer][0] for peer in places), content))
+        return Said(blobs=(*(sealed[peer][0] for peer in places), content))
 
     def _psi_key(self, session: str, peer: str) -> bytes:
         return psi.psi_key(self.records.secret(f"align/{session}", "psi", 32), session, peer)
@@ -388,7 +375,7 @@ class PartyAlignment:
 
     # ------------------------------------------------------------------------ the end of it
 
-    def agreed(self, asked: Parcel) -> Parcel:
+    def agreed(self, asked: Aligning) -> Agreed:
         """Keep which rows all parties have; several alignments may have been prepared, one is kept."""
         digests, holder = self.file.align == "digests", self.file.label[0]
         session, keyring, pepper, rest = self._open_session(asked, 1 if digests else 2 * (self.name != holder))
@@ -404,7 +391,7 @@ class PartyAlignment:
         told = f"{agreement.rows:,} of {self.data.rows:,} rows are common to all parties; {how}"
         self.ledger.tell_operator(f"align/{session}", told)
         log.info("agreed", extra={"session": session, "rows": agreement.rows, "of": self.data.rows})
-        return Parcel({"rows": agreement.rows})
+        return Agreed(rows=agreement.rows)
 
     def _intersect(self, session: str, keyring: Keyring, offered: RowOffer, rest: tuple[bytes, ...]) -> bytes:
         """Which rows are common: from the answers at the label holder, elsewhere from what it told."""
@@ -435,13 +422,10 @@ class _Words(NamedTuple):
         return psi.blind([self.words[place] for place in self.order[first : first + psi.BLOCK]], self.key, self.salt)
 
 
-def _block_in(asked: Parcel, size: int) -> int:
+def _block_in(asked: OfBlock | OfPeersBlock, size: int) -> int:
     """Which block of so many words a question is about."""
-    at = asked.head.get("block")
-    if type(at) is not int:
-        raise WireError("a question without block")
-    psi.block_size(size, at)
-    return at
+    psi.block_size(size, asked.block)
+    return asked.block
 
 
 def _hash(body: bytes) -> bytes:

@@ -24,11 +24,12 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, ReplayDiverged, StoreError, WireError
 from colonnade.methods.node_setup import Call
 from colonnade.network.aligner import Asked, align
+from colonnade.network.call_bounds import Sizes, check_call
 from colonnade.network.certs import SIGNING_KEY, Tls, check_own, tls_in
 from colonnade.network.hub_run import LOSSES, HubRun
 from colonnade.network.party_file import read_key
 from colonnade.network.party_service import DIVERGED, OK, PROTOCOL, UNAVAILABLE, UNDECIDED, UNKNOWN
-from colonnade.network.questions import Parcel, Question, Sizes, check_call, pack, unpack
+from colonnade.network.questions import Greeting, Question, Reached, Said, code_of_answer, pack, read_as
 from colonnade.network.refusals import PeerBroken, PeerUndecided, refusal, silence
 from colonnade.network.transport.envelope import PartyRestarted, PeerTimeout
 from colonnade.network.transport.metrics import Metrics
@@ -186,15 +187,15 @@ class Grpc:
         if file.on is None:
             self.session, self.rows = "", 0
             return Federation.elsewhere(file)
-        sessions = {(said.get("session"), said.get("rows")) for said in found.values()}
+        sessions = {(said.session, said.rows) for said in found.values()}
         if self.absent and (None, None) in sessions:
             raise next(iter(self.absent.values()))
-        kept = {session for said in found.values() if (session := said.get("session") or said.get("begun"))}
+        kept = {session for said in found.values() if (session := said.session or said.begun)}
         if (None, None) in sessions and len(kept) < 2:
             # Nobody has agreed yet; or a hub died when some had, or were about to: all join the same session.
             sessions = {align(self._ask_each, file, *kept)}
         if len(sessions) > 1 or (None, None) in sessions:
-            known = ", ".join(party for party, said in found.items() if said.get("session") or said.get("begun"))
+            known = ", ".join(party for party, said in found.items() if said.session or said.begun)
             raise ProtocolError(
                 f"the parties keep other agreements on rows ({known} have one). Let all run `colonnade party realign`."
             )
@@ -202,7 +203,7 @@ class Grpc:
         self.session, self.rows = str(session), int(rows or 0)
         return Federation.elsewhere(file, rows, str(session))
 
-    def hello(self, file: FederationFile, *, spared: bool = False) -> dict[str, Mapping[str, Any]]:
+    def hello(self, file: FederationFile, *, spared: bool = False) -> dict[str, Greeting]:
         """Every party's versions, file, clock and agreement on rows.
 
         Parameters
@@ -222,8 +223,8 @@ class Grpc:
             if not (spared and quorum and len(here) >= quorum and file.label[0] in here):
                 raise
             self.absent = dict.fromkeys((name for name in file.members if name not in here), error)
-        answers = self._ask_all([name for name in file.members if name in here], Question.HELLO)
-        return {party: read_greeting(party, answer) for party, answer in answers.items()}
+        found: dict[str, Greeting] = self._ask_all([name for name in file.members if name in here], Question.HELLO)
+        return found
 
     def roads(self, file: FederationFile) -> dict[tuple[str, str], bool]:
         """Every pair of parties that the federation file gives a line, and whether both say that it is up.
@@ -233,8 +234,10 @@ class Grpc:
         file
             The federation file.
         """
-        said = self._ask_all(file.members, Question.REACH) if any(m.address for m in file.members.values()) else {}
-        up = {(party, str(peer)) for party, answer in said.items() for peer in read_reach(party, answer)}
+        said: dict[str, Reached] = {}
+        if any(member.address for member in file.members.values()):
+            said = self._ask_all(file.members, Question.REACH)
+        up = {(party, peer) for party, answer in said.items() for peer in answer.up}
         pairs = [pair for pair in combinations(file.members, 2) if file.listener(*pair) is not None]
         return {(one, other): {(one, other), (other, one)} <= up for one, other in pairs}
 
@@ -247,7 +250,7 @@ class Grpc:
             The federation file that everybody should hold.
         """
         found = self.hello(file)
-        ahead = {party: said["clock"] - time.time() for party, said in found.items()}
+        ahead = {party: said.clock - time.time() for party, said in found.items()}
         clocks = [f"the clock of {party} differs by {s:+.0f} seconds" for party, s in ahead.items() if abs(s) > CLOCKS]
         return _mismatches(file, found) + clocks
 
@@ -309,7 +312,7 @@ class Grpc:
         head: Mapping[str, Any] | None = None,
         blobs: Sequence[bytes] = (),
         patience: float | None = None,
-    ) -> Promise[Parcel]:
+    ) -> Promise[Any]:
         """A question to a party; its answer, or the error that its code stands for.
 
         Parameters
@@ -329,7 +332,7 @@ class Grpc:
         seconds = self.patience if patience is None else patience
         raw = self._board.ask(party, pack({"what": what, **(head or {})}, blobs), timeout=seconds)
 
-        def read(answer: Promise[bytes]) -> Parcel:
+        def read(answer: Promise[bytes]) -> Said:
             try:
                 said = answer.result()
             except PartyRestarted as error:
@@ -342,10 +345,10 @@ class Grpc:
 
         return Computed(raw, read)
 
-    def _ask_all(self, names: Iterable[str], what: Question) -> dict[str, Parcel]:
+    def _ask_all(self, names: Iterable[str], what: Question) -> dict[str, Any]:
         return self._ask_each({name: (what, {}, ()) for name in names})
 
-    def _ask_each(self, asked: Mapping[str, Asked]) -> dict[str, Parcel]:
+    def _ask_each(self, asked: Mapping[str, Asked]) -> dict[str, Any]:
         """All answers; asked again, a party that died meanwhile answers the same."""
         for _ in range(LOSSES):
             with contextlib.suppress(Lost):
@@ -365,13 +368,13 @@ def _transport() -> ModuleType:
     return hub
 
 
-def _mismatches(file: FederationFile, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _mismatches(file: FederationFile, found: Mapping[str, Greeting]) -> list[str]:
     """Who speaks another protocol, or holds another file."""
     troubles = []
     for party, said in found.items():
-        if said["protocol"] != PROTOCOL:
-            troubles.append(f"{party} speaks protocol {said['protocol']}, this hub {PROTOCOL}: update one")
-        if said["file"] != file.digest:
+        if said.protocol != PROTOCOL:
+            troubles.append(f"{party} speaks protocol {said.protocol}, this hub {PROTOCOL}: update one")
+        if said.file != file.digest:
             troubles.append(f"{party} holds another federation file: give all the same one, and start them again")
     return troubles
 
@@ -379,12 +382,14 @@ def _mismatches(file: FederationFile, found: Mapping[str, Mapping[str, Any]]) ->
 # ------------------------------------------------------------------------------------------------ answers
 
 
-def read_answer(party: str, question: Question, raw: bytes) -> Parcel:
+def read_answer(party: str, question: Question, raw: bytes) -> Said:
     """An answer, or the error that its code stands for."""
-    found = unpack(raw)
-    code = found.head.get("code")
-    if code == OK:
-        return found
+    try:
+        code = code_of_answer(raw)
+        if code == OK:
+            return read_as(question.said, raw)
+    except WireError as error:
+        raise WireError(f"the answer of {party!r} to {question!r} is not one: {error}") from error
     if code == UNKNOWN:
         raise Lost(party)
     if code == UNDECIDED:
@@ -397,21 +402,3 @@ def read_answer(party: str, question: Question, raw: bytes) -> Parcel:
             "which. Put back what was changed and repeat the call, or end the run with `colonnade runs abort`."
         )
     raise refusal(party, question, code)
-
-
-def read_greeting(party: str, answer: Parcel) -> Mapping[str, Any]:
-    """What a party says of itself, if it is of the right kind."""
-    head = answer.head
-    always = {"protocol": int, "version": str, "file": str, "clock": float}
-    agreed = {"session": str, "rows": int} if "session" in head or "rows" in head else {}
-    begun = {"begun": str} if "begun" in head else {}
-    if not all(type(head.get(name)) is kind for name, kind in {**always, **agreed, **begun}.items()):
-        raise WireError(f"{party!r} greets in a way that this hub does not know")
-    return head
-
-
-def read_reach(party: str, answer: Parcel) -> list[str]:
-    up = answer.head.get("up")
-    if not isinstance(up, list) or not all(isinstance(peer, str) for peer in up):
-        raise WireError(f"{party!r} does not say whom it reaches")
-    return up

@@ -18,7 +18,20 @@ from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.node_setup import Call
 from colonnade.model.answer import Answer, Status
 from colonnade.network.party_run import UNPINNED, told_of
-from colonnade.network.questions import RUNS, Parcel, Question, letters_in, letters_out, plain_heads
+from colonnade.network.questions import (
+    RUNS,
+    Counted,
+    Joining,
+    Promised,
+    Question,
+    Said,
+    Sent,
+    Stood,
+    Turned,
+    letters_in,
+    letters_out,
+    plain_heads,
+)
 from colonnade.network.refusals import PeerBroken, PeerRefused, PeerSilent, PeerUndecided, for_others, refusal
 from colonnade.network.replaced_ledger import is_replaced
 from colonnade.privacy.ending import FINISHED, Ending, How
@@ -38,8 +51,6 @@ if TYPE_CHECKING:
 FAREWELL = 5.0  # seconds to wait for an answer when a run has failed
 PAUSE = 10.0  # seconds at least between two lines of the log about how far a run has come
 LOSSES = 1000  # how often a party may begin anew in one run
-_MOST_REPLACED = 1000  # ledgers that one party may say were replaced
-_LARGEST_COUNT = 1 << 53
 _NOTE = encode(Direct(b""), guarded=False)[:HEADER_SIZE]  # how a note begins that a letter went over a line
 T = TypeVar("T")
 
@@ -61,7 +72,7 @@ class HubRun:
         if self.local is not None:
             self.all_hosts = {COORDINATOR: host_here(self.local), **self.all_hosts}
         self.code = ""  # of the method, as this hub has it
-        self.said: dict[NodeId, Parcel] = {}  # what each party answered when the run was proposed
+        self.said: dict[NodeId, Promised] = {}  # what each party answered when the run was proposed
         self.process: dict[NodeId, str | None] = {}  # which process of a party that was
         # Whether any party was asked to reserve; in an earlier life of this hub, all were before the coordinator did.
         self.reserving = self.local is not None and bool(self.local.log.rows(run, "open"))
@@ -150,19 +161,19 @@ class HubRun:
                 raise Lost(name)  # whoever begins anew has forgotten its operator's yes, and may now hear a no
         self.reserving = True
         answers = gather_answers({name: self.propose(name, Question.RESERVE, proposal) for name in names})
-        self.said |= {name: read_promise(name, answer) for name, answer in answers.items()}
+        self.said |= {name: check_promise(name, answer) for name, answer in answers.items()}
         gather_answers({name: self.let_meet(name) for name in names})
 
-    def let_meet(self, name: NodeId) -> Promise[Parcel]:
+    def let_meet(self, name: NodeId) -> Promise[Said]:
         others = [peer for peer in self.parties if peer != name and peer not in self.sparing.lost]
         blobs = introductions([self.said[peer] for peer in others])
         return self.hub.ask(name, Question.MEET, {"run": self.run, "peers": others}, blobs)
 
-    def propose(self, name: NodeId, question: Question, proposal: Mapping[str, Any]) -> Promise[Parcel]:
+    def propose(self, name: NodeId, question: Question, proposal: Mapping[str, Any]) -> Promise[Any]:
         """Ask one party; what helps where it refuses scores is other than where it refuses a fit."""
         asked = self.hub.ask(name, question, proposal)
 
-        def read(answer: Promise[Parcel]) -> Parcel:
+        def read(answer: Promise[Any]) -> Any:
             try:
                 return answer.result()
             except PeerRefused as error:
@@ -239,7 +250,7 @@ class LostParties:
 
 
 class RemoteParty:
-    """One party of a run as a Host: it is asked over its line, in parcels."""
+    """One party of a run as a Host: it is asked over its line."""
 
     def __init__(self, run: HubRun, name: NodeId) -> None:
         self.run, self.name = run, name
@@ -257,7 +268,7 @@ class RemoteParty:
         return self._ask(Question.VERIFY, _nothing)
 
     def standing(self) -> Promise[Standing]:
-        return self._ask(Question.STANDING, lambda found: read_standing(found.head, self.run.parties))
+        return self._ask(Question.STANDING, lambda found: read_standing(found, self.run.parties))
 
     def vouch(self, seen: Mapping[NodeId, Head]) -> Promise[None]:
         return self._ask(Question.VOUCH, _nothing, heads=plain_heads(seen))
@@ -285,26 +296,23 @@ class RemoteParty:
         if self._began_anew():
             return Answered(self._lose)
         self.run.run_log.carried(letters)
-        addresses, blobs = letters_out(letters, self.run.run)
         self.run.sparing.asked[self.name] = time.monotonic()
-        return self._ask(Question.TURN, self.read_turn, blobs, letters=addresses)
+        return self._ask(Question.TURN, self.read_turn, letters=letters_out(letters, self.run.run))
 
     def outcome(self) -> Promise[tuple[Answer | None, Traffic]]:
-        return self._ask(Question.OUTCOME, lambda found: read_outcome(self.name, found.head))
+        return self._ask(Question.OUTCOME, lambda found: read_outcome(self.name, found))
 
     def close(self, ending: Ending) -> Promise[None]:
         return self._ask(Question.OVER, _nothing, how=for_others(ending).code)
 
     # ------------------------------------------------------------------------ how it is asked
 
-    def _ask(
-        self, question: Question, read: Callable[[Parcel], T], blobs: Sequence[bytes] = (), **fields: object
-    ) -> Promise[T]:
+    def _ask(self, question: Question, read: Callable[[Any], T], **fields: object) -> Promise[T]:
         head = {"run": self.run.run, **fields}
-        asked = self.run.hub.ask(self.name, question, head, blobs, self.run.patience)
+        asked = self.run.hub.ask(self.name, question, head, (), self.run.patience)
         return Computed(asked, lambda found: self._read(question, read, found))
 
-    def _read(self, question: Question, read: Callable[[Parcel], T], asked: Promise[Parcel]) -> T:
+    def _read(self, question: Question, read: Callable[[Any], T], asked: Promise[Any]) -> T:
         try:
             found = asked.result()
         except Lost as lost:
@@ -312,8 +320,9 @@ class RemoteParty:
             raise
         try:
             return read(found)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise WireError(f"the answer of {self.name!r} to {question} is not one: {type(error).__name__}") from error
+        except (KeyError, ValueError) as error:
+            why = type(error).__name__
+            raise WireError(f"the answer of {self.name!r} to {question!r} is not one: {why}") from error
 
     def _began_anew(self) -> bool:
         """With a process died the letters that it held and had not read: it must hear of the run again, and join."""
@@ -326,23 +335,23 @@ class RemoteParty:
 
     # ------------------------------------------------------------------------ what it answers
 
-    def read_joined(self, found: Parcel) -> Joined:
+    def read_joined(self, found: Joining) -> Joined:
         self.places.clear()
-        return read_joined(self.name, found.head)
+        heard = {(peer, self.name): count for peer, count in found.heard.items()}
+        return Joined(found.received, found.sent, heard)
 
-    def read_turn(self, found: Parcel) -> Turn:
-        head, sent = found.head, tuple(self.letters(found))
-        finished, more = head["finished"], head["more"]
-        if type(finished) is not bool or type(more) is not bool or (more and not sent):
+    def read_turn(self, found: Turned) -> Turn:
+        sent = tuple(self.letters(found))
+        if found.more and not sent:
             raise ValueError("whoever has more to send sends something")
-        wait = tuple(peer for peer in head["wait"] if peer in self.run.names)
-        failed = refusal(self.name, Question.TURN, head["failure"]) if head["failure"] else None
-        return Turn(sent, finished, wait, read_notes(head["notes"]), read_count(head["told"]), failed, more)
+        wait = tuple(peer for peer in found.wait if peer in self.run.names)
+        failed = refusal(self.name, Question.TURN, found.failure) if found.failure else None
+        return Turn(sent, found.finished, wait, found.notes, found.told, failed, found.more)
 
-    def letters(self, found: Parcel) -> list[Letter]:
+    def letters(self, found: Sent) -> list[Letter]:
         """What a party sends: in its own name, to somebody here, and nothing twice."""
         run, name = self.run, self.name
-        letters = letters_in(found.head["letters"], found.blobs, run.run)
+        letters = letters_in(found.letters, run.run)
         for letter in letters:
             if letter.sender != name or letter.receiver not in run.names:
                 raise ProtocolError(f"{name!r} sent a letter as {letter.sender!r} for {letter.receiver!r}; refused")
@@ -406,11 +415,11 @@ class RunLog:
         return round(time.monotonic() - self.began)
 
 
-def _nothing(_: Parcel) -> None:
+def _nothing(_: Said) -> None:
     """An answer that says no more than that there is one."""
 
 
-def _check_willing(answers: Mapping[NodeId, Promise[Parcel]]) -> None:
+def _check_willing(answers: Mapping[NodeId, Promise[Said]]) -> None:
     """All would take part; or the error of one that would not, before that of one that was lost or has not decided: an
     operator says no once."""
     wait_for_all(answers.values())
@@ -432,66 +441,40 @@ def _check_willing(answers: Mapping[NodeId, Promise[Parcel]]) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ answers
-# What is no answer raises any of ValueError, KeyError, TypeError and AttributeError, as `RemoteParty` expects.
 
 
-def read_standing(head: Mapping[str, Any], parties: Iterable[NodeId]) -> Standing:
-    heads = {peer: (read_count(count), bytes.fromhex(at)) for peer, (count, at) in head["heads"].items()}
-    return Standing(heads.pop(""), heads, b"", read_replaced(head["replaced"], parties))
+def read_standing(found: Stood, parties: Iterable[NodeId]) -> Standing:
+    heads = {peer: (count, bytes.fromhex(at)) for peer, (count, at) in found.heads.items()}
+    return Standing(heads.pop(""), heads, b"", read_replaced(found.replaced, parties))
 
 
-def read_replaced(raw: Any, names: Iterable[str]) -> tuple[Replaced, ...]:
-    """Ledgers that a party says were replaced: they stand in statements, so few, and in plain words."""
+def read_replaced(raw: Iterable[tuple[str, str, str]], names: Iterable[str]) -> tuple[Replaced, ...]:
+    """Ledgers that a party says were replaced: they stand in statements, so in plain words."""
     found, known = [Replaced(*one) for one in raw], {COORDINATOR, *names}
-    if len(found) > _MOST_REPLACED or not all(one.node in known and is_replaced(one) for one in found):
+    if not all(one.node in known and is_replaced(one) for one in found):
         raise ValueError("a node, a time and a mark for each ledger that was replaced")
     return tuple(found)
 
 
-def read_joined(party: NodeId, head: Mapping[str, Any]) -> Joined:
-    heard = {(peer, party): count for peer, count in _counts(head["heard"]).items()}
-    return Joined(_counts(head["received"]), _counts(head["sent"]), heard)
-
-
-def read_outcome(party: NodeId, head: Mapping[str, Any]) -> tuple[Answer | None, Traffic]:
+def read_outcome(party: NodeId, found: Counted) -> tuple[Answer | None, Traffic]:
     """Why a party's part ended, and what it sent."""
-    status, traffic = head["status"], Traffic()
-    answer = None if status is None else Answer({}, 0.0, None, None, Status[status])
-    for sender, receiver, kind, number, messages, size, numbers in head["traffic"]:
+    traffic = Traffic()
+    answer = None if found.status is None else Answer({}, 0.0, None, None, Status[found.status])
+    for sender, receiver, kind, number, *counts in found.traffic:
         if sender != party:
             raise ValueError("a party counts what it sent, and nothing else")
-        line = TrafficRow(sender, str(receiver)[:200], str(kind)[:200], read_count(number))
-        traffic.lines[line] = [read_count(messages), read_count(size), read_count(numbers)]
+        traffic.lines[TrafficRow(sender, receiver, kind, number)] = counts
     return answer, traffic
 
 
-def read_notes(raw: Any) -> tuple[Mapping[str, Any], ...]:
-    """Rows for the history: names, and numbers or short words."""
-    for note in raw:
-        for name, value in note.items():
-            if not isinstance(value, int | float | str | None) or len(f"{name}{value}") > 200:
-                raise ValueError("a note is numbers and short words")
-    return tuple(raw)
-
-
-def read_count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= _LARGEST_COUNT:
-        raise ValueError("a count is a whole number")
-    return value
-
-
-def _counts(raw: Mapping[str, Any]) -> dict[str, int]:
-    return {str(peer): read_count(count) for peer, count in raw.items()}
-
-
-def read_promise(party: str, answer: Parcel) -> Parcel:
+def check_promise(party: str, answer: Promised) -> Promised:
     """A party's keys and its word on the rows, as many as it says."""
-    if len(answer.blobs) != 2 * bool(answer.head.get("covers")) + bool(answer.head.get("confirms")):
+    if len(answer.blobs) != 2 * answer.covers + answer.confirms:
         raise WireError(f"{party!r} promises to take part in a way that this hub does not know")
     return answer
 
 
-def introductions(said: Sequence[Parcel]) -> list[bytes]:
+def introductions(said: Sequence[Promised]) -> list[bytes]:
     """All keys first, then all confirmations: as a party reads them when it meets the others."""
-    keys = [part for one in said if one.head.get("covers") for part in one.blobs[:2]]
-    return [*keys, *(one.blobs[-1] for one in said if one.head.get("confirms"))]
+    keys = [part for one in said if one.covers for part in one.blobs[:2]]
+    return [*keys, *(one.blobs[-1] for one in said if one.confirms)]

@@ -16,18 +16,26 @@ import time
 from collections import Counter
 from typing import Self
 
+import msgspec
+
 from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, ProtocolError, WireError
 from colonnade.network.certs import Tls
-from colonnade.network.questions import letters_in, letters_out, pack, unpack
+from colonnade.network.questions import Name, read_as
 from colonnade.network.transport.direct import HELD, PATIENCE, Lines, Neighbour
 from colonnade.network.transport.metrics import Metrics
 from colonnade.runtime.program import Direct
-from colonnade.runtime.wire import Letter, decode, encode
+from colonnade.runtime.wire import Frame, Letter, decode, encode
 
 LETTER = 1024  # bytes that a letter takes beside its body: many empty ones would fill a memory, too
-HEAD = 4096  # bytes of a message's head, one address: a large one takes far more memory to read than to send
 LONGEST = 12  # times the patience: a sender that says something now and then cannot keep its receiver waiting for ever
+
+
+class DirectLetter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One letter on a line of its own: of which run, and the letter."""
+
+    run: Name
+    letter: Frame
 
 
 class Neighbours:
@@ -80,8 +88,7 @@ class Neighbours:
         """What the hub is to carry: a note that the letter went over the line, or else the letter."""
         if letter.receiver not in self.lines.neighbours:
             return letter
-        addresses, frames = letters_out([letter], run)
-        message = pack({"run": run, "letters": addresses}, frames)
+        message = msgspec.msgpack.encode(DirectLetter(run, letter.frame(run)))
         direct = not again and self.lines.send(letter.receiver, message)
         self.metrics.letter(direct=direct)
         if not direct:
@@ -117,17 +124,16 @@ class Neighbours:
 
     def _take(self, sender: str, message: bytes) -> None:
         """A message of a neighbour: a letter in its own name, for this party, of a run that is on here."""
-        parcel = unpack(message, HEAD)
-        run = parcel.head.get("run")
+        came = read_as(DirectLetter, message)
         with self._arrived:
-            held = self._letters.get(run) if isinstance(run, str) else None
-            if not isinstance(run, str) or held is None:
+            held = self._letters.get(came.run)
+            if held is None:
                 self.metrics.refuse("run")  # over here, or not begun: if it is wanted it is sent again
                 return
-            for letter in letters_in(parcel.head.get("letters"), parcel.blobs, run):
-                if (letter.sender, letter.receiver) != (sender, self.name):
-                    raise WireError("a letter of somebody else, or for somebody else, came over a line")
-                self._keep(held, letter)
+            letter = Letter.read(came.letter, came.run)
+            if (letter.sender, letter.receiver) != (sender, self.name):
+                raise WireError("a letter of somebody else, or for somebody else, came over a line")
+            self._keep(held, letter)
             self._arrived.notify_all()
 
     def _keep(self, held: dict[tuple[str, int], Letter], letter: Letter) -> None:

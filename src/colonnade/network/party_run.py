@@ -29,7 +29,7 @@ from colonnade.model.answer import Own
 from colonnade.model.job import Job, curves_in_words
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData, Scoring, part_path
-from colonnade.network.questions import Parcel, letters_in, letters_out
+from colonnade.network.questions import Counted, Frames, Promised, Sent, Turned, letters_in, letters_out
 from colonnade.privacy.conditions import Condition
 from colonnade.privacy.events import Plan
 from colonnade.privacy.keyring import Keyring
@@ -37,6 +37,7 @@ from colonnade.privacy.ledger import Terms
 from colonnade.privacy.store import write_synced
 from colonnade.runtime.hosted_node import HostedNode, Turn, code_of
 from colonnade.runtime.program import COORDINATOR, Sealed
+from colonnade.runtime.turns import MOST
 from colonnade.runtime.wire import Letter, decode, encode, type_name
 
 PARCEL = 48 << 20  # bytes of letters that one answer carries; the rest waits for the next question
@@ -223,13 +224,13 @@ class PartyRun:
     def name(self) -> str:
         return self.host.setup.name
 
-    def promise(self) -> Parcel:
+    def promise(self) -> Promised:
         """This party's keys and its word on the rows, for the others."""
         agreement = self.proposal.agreement
         blobs = list(self.cover.hello) if self.cover is not None else []
         if agreement is not None:
             blobs.append(agreement.confirmation(self.scoring.data.offer(agreement.pepper), self.proposal.told))
-        return Parcel({"covers": self.cover is not None, "confirms": agreement is not None}, tuple(blobs))
+        return Promised(covers=self.cover is not None, confirms=agreement is not None, blobs=tuple(blobs))
 
     def meet(self, peers: Sequence[str], blobs: Sequence[bytes]) -> None:
         """The others' keys for covering letters, and their word that they hold the same rows in the same order."""
@@ -260,29 +261,38 @@ class PartyRun:
         self.waiting = list(self.host.resend(since))
         self.again = len(self.waiting)
 
-    def incoming(self, asked: Parcel, neighbours: Neighbours | None) -> list[Letter]:
+    def incoming(self, frames: Frames, neighbours: Neighbours | None) -> list[Letter]:
         """The letters that a question brings, as its node reads them."""
-        letters = letters_in(asked.head.get("letters"), asked.blobs, self.proposal.run)
-        return [self._uncover(letter, neighbours) for letter in letters]
+        return [self._uncover(letter, neighbours) for letter in letters_in(frames, self.proposal.run)]
 
-    def keep_turn(self, done: Turn) -> dict[str, Any]:
-        """Keep what a turn made; the head of the answer to it."""
+    def keep_turn(self, done: Turn) -> None:
+        """Keep what a turn made."""
         self.waiting += done.letters
         if done.finished and not self.kept and done.failure is None:
             self._keep_result()
-        return {
-            "finished": done.finished,
-            "wait": done.wait,
-            "notes": [dict(note) for note in done.notes] or (),
-            "told": done.told,
-            "failure": 0 if done.failure is None else int(code_of(done.failure)) + 1,
-        }
 
-    def outgoing(self, head: dict[str, Any], neighbours: Neighbours | None) -> Parcel:
-        """As many letters as one answer carries, at least one; nobody is finished while letters wait."""
+    def say_turn(self, done: Turn, neighbours: Neighbours | None) -> Turned:
+        """The answer to a turn that was kept; nobody is finished while letters wait."""
+        letters = self._outgoing(neighbours)
+        more = bool(self.waiting)
+        return Turned(
+            letters=letters,
+            more=more,
+            finished=done.finished and not more,
+            wait=done.wait,
+            notes=tuple(map(dict, done.notes)),
+            told=done.told,
+            failure=0 if done.failure is None else int(code_of(done.failure)) + 1,
+        )
+
+    def say_again(self, neighbours: Neighbours | None) -> Sent:
+        return Sent(letters=self._outgoing(neighbours), more=bool(self.waiting))
+
+    def _outgoing(self, neighbours: Neighbours | None) -> Frames:
+        """As many letters as one answer carries, at least one."""
         sent: list[Letter] = []
         size = 0
-        while self.waiting and (not sent or size + len(self.waiting[0].body) <= PARCEL):
+        while self.waiting and len(sent) < MOST and (not sent or size + len(self.waiting[0].body) <= PARCEL):
             letter = self.waiting.pop(0)
             if self.cover is not None and letter.receiver != COORDINATOR:
                 letter = cover_letter(self.cover, letter)
@@ -291,11 +301,7 @@ class PartyRun:
             self.again = max(0, self.again - 1)
             size += len(letter.body)
             sent.append(letter)
-        addresses, frames = letters_out(sent, self.proposal.run)
-        more = bool(self.waiting)
-        if "finished" in head:
-            head = {**head, "finished": head["finished"] and not more}
-        return Parcel({**head, "letters": addresses, "more": more}, tuple(frames))
+        return letters_out(sent, self.proposal.run)
 
     def _uncover(self, letter: Letter, neighbours: Neighbours | None) -> Letter:
         if letter.receiver != self.name:
@@ -314,7 +320,7 @@ class PartyRun:
         body = self.cover.open(letter.sender, letter.sequence, sealed.key, sealed.content)
         return letter.with_body(body, letter.inside)
 
-    def outcome(self) -> Parcel:
+    def outcome(self) -> Counted:
         """What was sent in all, by kind; and of the result nothing but why it ended."""
         host = self.host
         if not host.node.finished:
@@ -323,9 +329,9 @@ class PartyRun:
         remark = host.setup.remark(host.node.result) or "no rows were over the public bound"
         host.ledger.tell_operator(host.run, remark)
         result, traffic = host.outcome()
-        lines = [[*line, *counts] for line, counts in traffic.table.items()]
+        lines = tuple((*line, *counts) for line, counts in traffic.table.items())
         answer = result.answer if isinstance(result, Own) else None
-        return Parcel({"traffic": lines, "status": None if answer is None else answer.status.name})
+        return Counted(traffic=lines, status=None if answer is None else answer.status.name)
 
     def _keep_result(self) -> None:
         """Write down this party's part of the model, or the scores: they stay here."""

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import hmac
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+
+from msgspec import structs
 
 from colonnade.data.alignment import Agreement
 from colonnade.errors import (
@@ -33,12 +34,37 @@ from colonnade.errors import (
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod
 from colonnade.methods.node_setup import Call, installed, neighbours, party_setup
-from colonnade.network import party_run, questions
+from colonnade.network import call_bounds, party_run, questions
 from colonnade.network.alignment import PartyAlignment, write_once
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData, Scoring, basis_path
 from colonnade.network.party_run import Approve, PartyRun, Priced, Proposal, Request, Undecided, UnknownRun
-from colonnade.network.questions import Parcel, Question
+from colonnade.network.questions import (
+    Asked,
+    Based,
+    Brought,
+    Counted,
+    Ended,
+    Greeting,
+    Heads,
+    Joining,
+    Meeting,
+    Missed,
+    OfRun,
+    Phase,
+    Promised,
+    Proposed,
+    Question,
+    Reached,
+    Remembered,
+    Said,
+    Sent,
+    Settled,
+    Stood,
+    Turned,
+    Vouched,
+    encode_answer,
+)
 from colonnade.network.rate_limit import RateLimit
 from colonnade.network.replaced_ledger import keyed_head
 from colonnade.network.score_order import is_order
@@ -51,13 +77,12 @@ from colonnade.runtime.hosted_node import FINAL, HostedNode, code_of
 from colonnade.runtime.program import COORDINATOR, FailureCode
 from colonnade.runtime.run_store import RunStore
 
-PROTOCOL = 7  # since 6 a party may answer that its operator has not decided yet; since 7 it is told of a basis
+PROTOCOL = 8  # since 8 questions and answers are msgpack
 # Of runs that this process does not hold. One that is put off is proposed again, as one that nobody has decided on.
 PROPOSALS_AT_ONCE, PROPOSALS_A_SECOND = 200, 5.0
 OK, UNAVAILABLE, DIVERGED, UNKNOWN, UNDECIDED = 0, 16, 17, 18, 19  # beside the codes of runtime/program.py
 
 _USED_NAMES = {OWNER, "node", "align", "store"}  # in the records they stand for something else than a run
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 log = logging.getLogger("colonnade.network.party_service")
 
@@ -83,30 +108,14 @@ class PartyService:
         self.log = self.run_store.log(self.name)
         self.ledger = Ledger(self.log, self.name, data.member.policy, identity=identity)
         self.aligning = PartyAlignment(data, self.log, self.ledger, self.run_store.folder, identity)
-        self.sizes = questions.Sizes.of(data.file)
+        self.sizes = call_bounds.Sizes.of(data.file)
         self.runs: dict[str, PartyRun] = {}
         self.approvals = party_run.Approvals()
         self.pace = RateLimit(PROPOSALS_A_SECOND, PROPOSALS_AT_ONCE)
         self.put_off = 0  # proposals in a row
         self.scoring = Scoring(data, self.run_store.folder)
-        self.handlers: dict[Question, Callable[[Parcel], Parcel]] = {
-            Question.HELLO: self.hello,
-            Question.REACH: self.reach,
-            Question.CONSIDER: self.consider,
-            Question.RESERVE: self.reserve,
-            Question.MEET: self.meet,
-            Question.VERIFY: self.verify,
-            Question.STANDING: self.standing,
-            Question.VOUCH: self.vouch,
-            Question.REMEMBER: self.remember,
-            Question.JOIN: self.join,
-            Question.RESEND: self.resend,
-            Question.TURN: self.turn,
-            Question.OUTCOME: self.outcome,
-            Question.LEARNED: self.learned,
-            Question.OVER: self.over,
-            Question.SETTLE: self.settle,
-            **self.aligning.handlers,
+        self.handlers: dict[Question, Callable[..., Said]] = {
+            one: getattr(self.aligning if one.phase is Phase.ALIGNING else self, one.value) for one in Question
         }
 
     def close(self) -> None:
@@ -118,19 +127,17 @@ class PartyService:
         """The answer to a question of the hub. Every error becomes a code."""
         what = "?"
         try:
-            asked = questions.unpack(raw, self.sizes.head)
-            what = str(asked.head.get("what"))[:40]  # longer than every question; it is logged
-            try:
-                question = Question(what)
-            except ValueError:
-                raise ProtocolError(f"the hub asks {what!r}, which this version does not know") from None
-            questions.check_question(question, asked, self.sizes)
-            found = self.handlers[question](asked)
-            return questions.pack({"code": OK, **found.head}, found.blobs)
+            what = questions.name_of(raw)[:40]  # longer than every question; it is logged
+            question = questions.BY_NAME.get(what)
+            if question is None:
+                raise ProtocolError(f"the hub asks {what!r}, which this version does not know")
+            asked = questions.read_as(question.asked, raw)
+            questions.check_sizes(asked, self.sizes)
+            return encode_answer(self.handlers[question](asked))
         except UnknownRun:
-            return questions.pack({"code": UNKNOWN})
+            return encode_answer(Said(code=UNKNOWN))
         except Undecided:
-            return questions.pack({"code": UNDECIDED})
+            return encode_answer(Said(code=UNDECIDED))
         except tuple(FINAL) as error:
             return self._stop("refused", what, error, int(code_of(error)) + 1, logging.WARNING)
         except (ReplayDiverged, LedgerDamaged) as error:
@@ -142,27 +149,27 @@ class PartyService:
         except Exception as error:  # nobody may end this process by asking; the text of a foreign error may carry data
             self.runs.clear()
             log.error("broken", extra={"question": what, "error": type(error).__name__})
-            return questions.pack({"code": int(FailureCode.STOPPED) + 1})
+            return encode_answer(Said(code=int(FailureCode.STOPPED) + 1))
 
     def _stop(self, how: str, what: str, error: Exception, code: int, level: int = logging.ERROR) -> bytes:
         log.log(level, how, extra={"question": what, "error": type(error).__name__, "why": str(error)})
-        return questions.pack({"code": code})
+        return encode_answer(Said(code=code))
 
-    def hello(self, _: Parcel) -> Parcel:
+    def hello(self, _: Asked) -> Greeting:
         """Who is there: versions, the federation file, the clock, the rows agreed on."""
-        versions = {"protocol": PROTOCOL, "version": installed(), "file": self.data.file.digest}
-        return Parcel({**versions, "clock": time.time(), **self.aligning.standing()})
+        file, clock = self.data.file.digest, time.time()
+        return Greeting(protocol=PROTOCOL, version=installed(), file=file, clock=clock, **self.aligning.standing())
 
-    def reach(self, _: Parcel) -> Parcel:
+    def reach(self, _: Asked) -> Reached:
         """To which other parties there is a line."""
-        return Parcel({"up": [] if self.neighbours is None else self.neighbours.reach()})
+        return Reached(up=() if self.neighbours is None else tuple(self.neighbours.reach()))
 
     def agreement(self) -> Agreement | None:
         return self.aligning.agreement()
 
     # ------------------------------------------------------------------------ before a run
 
-    def consider(self, asked: Parcel) -> Parcel:
+    def consider(self, asked: Proposed) -> Said:
         """Refuse what `reserve` would refuse before it looks at the table, and write down nothing of the run.
 
         Others who said yes have reserved nothing yet, so one party's no costs nobody's budget.
@@ -177,9 +184,9 @@ class PartyService:
                 # Last: a yes that the ledger then refused must not make the next answer come faster.
                 self.approvals.keep(proposal.run, *_shown(request, proposal))
             log.info("would take part", extra={"run": proposal.run, "method": request.terms.method})
-        return Parcel({})
+        return Said()
 
-    def reserve(self, asked: Parcel) -> Parcel:
+    def reserve(self, asked: Proposed) -> Promised:
         """Look at the terms of a run, have them approved, and reserve its whole plan: or refuse."""
         proposal = self._proposal(asked)
         run = self._run_of(proposal)
@@ -200,13 +207,13 @@ class PartyService:
             raise Undecided
         self.put_off = 0
 
-    def _proposal(self, asked: Parcel) -> Proposal:
+    def _proposal(self, asked: Proposed) -> Proposal:
         agreement = self.agreement()
-        if (agreement.session if agreement else None) != (asked.head.get("session") or None):
+        if (agreement.session if agreement else None) != (asked.session or None):
             raise ProtocolError("the hub speaks of another agreement on rows than this party keeps; align again")
         sizes = self.sizes if agreement is None else replace(self.sizes, rows=agreement.rows)
-        questions.check_call(text := questions.text_in(asked, "call"), sizes)
-        proposal = Proposal(_run_name(asked), Call.from_json(text), agreement, asked.head.get("code"))
+        call_bounds.check_call(asked.call, sizes)
+        proposal = Proposal(_run_name(asked), Call.from_json(asked.call), agreement, asked.code)
         for run in self.ledger.open_runs() | self.log.unerased():
             if (ending := self.run_store.how_ended(run)) is not None:
                 self.ledger.close_run(run, ending)  # a process died before it could close the ledger
@@ -288,61 +295,57 @@ class PartyService:
         host = HostedNode(setup, run, self.log, ledger=self.ledger, keys=keys, identity=self.identity, told=told)
         return PartyRun(proposal, host, cover, self.scoring, depth=job.roster.depth)
 
-    def meet(self, asked: Parcel) -> Parcel:
-        self._run_asked(asked).meet(questions.names_in(asked, "peers"), asked.blobs)
-        return Parcel({})
+    def meet(self, asked: Meeting) -> Said:
+        self._run_asked(asked).meet(asked.peers, asked.blobs)
+        return Said()
 
     # ------------------------------------------------------------------------ its ledger
 
-    def verify(self, _: Parcel) -> Parcel:
+    def verify(self, _: OfRun) -> Said:
         self.ledger.check()
-        return Parcel({})
+        return Said()
 
-    def standing(self, _: Parcel) -> Parcel:
+    def standing(self, _: OfRun) -> Stood:
         """Where its ledger stands, and where it remembers others to stand."""
         self.ledger.check()
         length = self.log.length()
         heads = {"": (length, keyed_head(self.log, length)), **self.ledger.remembered()}
-        return Parcel(
-            {"heads": questions.plain_heads(heads), "replaced": [list(one) for one in self.ledger.replaced()]}
-        )
+        return Stood(heads=questions.plain_heads(heads), replaced=tuple(self.ledger.replaced()))
 
-    def vouch(self, asked: Parcel) -> Parcel:
+    def vouch(self, asked: Vouched) -> Said:
         """Its ledger must hold every row that others saw as its last, in a chain that is whole: the hub need not have
         asked for that before."""
         self.ledger.check()
-        for witness, (count, head) in _heads(asked).items():
+        for witness, (count, head) in _read_heads(asked.heads).items():
             if head != keyed_head(self.log, count):
                 self.ledger.check_head(count, head, witness)
-        return Parcel({})
+        return Said()
 
-    def remember(self, asked: Parcel) -> Parcel:
+    def remember(self, asked: Remembered) -> Said:
         """Keep where other ledgers stand: at the start and at the end of a run that this party knows."""
-        run, when, heads = _run_name(asked), questions.text_in(asked, "when"), _heads(asked)
+        run, when, heads = _run_name(asked), asked.when, _read_heads(asked.heads)
         if when not in ("start", "end") or not self.log.rows(run, "open"):
             raise ProtocolError("heads are kept at the start and at the end of a run")
         if strangers := heads.keys() - {COORDINATOR, *self.data.file.members}:
             raise ProtocolError(f"heads of {len(strangers)} nodes that are not in the federation file")
         self.ledger.remember(run, when, heads)
-        return Parcel({})
+        return Said()
 
     # ------------------------------------------------------------------------ one run
 
-    def join(self, asked: Parcel) -> Parcel:
+    def join(self, asked: OfRun) -> Joining:
         joined = self._run_asked(asked).host.join()
         heard = {sender: count for (sender, _), count in joined.heard.items()}
-        return Parcel({"received": dict(joined.received), "sent": dict(joined.sent), "heard": heard})
+        return Joining(received=dict(joined.received), sent=dict(joined.sent), heard=heard)
 
-    def resend(self, asked: Parcel) -> Parcel:
-        run, since = self._met_run(asked), asked.head.get("since")
-        if since is None:
-            raise WireError("resend wants a place for each neighbour")
-        run.resend(since)
-        return run.outgoing({}, self.neighbours)
+    def resend(self, asked: Missed) -> Sent:
+        run = self._met_run(asked)
+        run.resend(asked.since)
+        return run.say_again(self.neighbours)
 
-    def turn(self, asked: Parcel) -> Parcel:
+    def turn(self, asked: Brought) -> Turned:
         run, name = self._met_run(asked), _run_name(asked)
-        letters = run.incoming(asked, self.neighbours)
+        letters = run.incoming(asked.letters, self.neighbours)
         try:
             done = run.host.turn(letters)
         except (ColonnadeError, OSError, MemoryError):
@@ -350,43 +353,39 @@ class PartyService:
         except Exception as error:
             self._end(name, Ending(How.FAILED, type(error).__name__))  # as below
             raise
-        head = run.keep_turn(done)
+        run.keep_turn(done)
         if done.failure is None:
-            return run.outgoing(head, self.neighbours)
+            return run.say_turn(done, self.neighbours)
         log.warning("stopped", extra={"run": name, "error": type(done.failure).__name__, "why": str(done.failure)})
         # For good, and before anybody hears of it, on either road. A step that fails is not in the transcript: tried
         # again it would draw noise again, and its letters would be covered by keys that have covered the farewell.
         self._end(name, Ending(How.FAILED, type(done.failure).__name__))
-        told = run.outgoing(head, self.neighbours)
-        return Parcel({**told.head, "finished": True, "more": False}, told.blobs)
+        return structs.replace(run.say_turn(done, self.neighbours), finished=True, more=False)
 
-    def outcome(self, asked: Parcel) -> Parcel:
+    def outcome(self, asked: OfRun) -> Counted:
         return self._met_run(asked).outcome()
 
-    def learned(self, asked: Parcel) -> Parcel:
+    def learned(self, asked: Based) -> Said:
         """What fallbacks of the run's model follow from: once, and while the run is open, as its coefficients came."""
-        run, basis = _run_name(asked), questions.text_in(asked, "basis")
+        run, basis = _run_name(asked), asked.basis
         path = basis_path(self.run_store.folder, run)
         begun = bool(self.log.rows(run, "open")) and not self.log.holds(run, "close")
-        if not (begun and _DIGEST.fullmatch(basis)) or (path.exists() and path.read_text(encoding="ascii") != basis):
+        if not begun or (path.exists() and path.read_text(encoding="ascii") != basis):
             raise ProtocolError("a basis is told once, of a run that is open")
         write_synced(path, basis.encode(), private=True)
-        return Parcel({})
+        return Said()
 
-    def over(self, asked: Parcel) -> Parcel:
+    def over(self, asked: Ended) -> Said:
         """The run ended. Whether others sent nothing cannot be known here: their part of the price stays counted."""
-        self._end(_run_name(asked), _read_ending(asked.head.get("how")))
-        return Parcel({})
+        self._end(_run_name(asked), _read_ending(asked.how))
+        return Said()
 
-    def settle(self, asked: Parcel) -> Parcel:
+    def settle(self, asked: Settled) -> Said:
         """Runs that the hub ended and could not say so: its process died."""
-        over = asked.head.get("over")
-        if over is None:
-            raise WireError("settle wants the runs that are over")
-        self.withdraw(*over)
-        for run in self.ledger.open_runs() & over.keys():
-            self._end(run, _read_ending(over[run]))
-        return Parcel({})
+        self.withdraw(*asked.over)
+        for run in self.ledger.open_runs() & asked.over.keys():
+            self._end(run, _read_ending(asked.over[run]))
+        return Said()
 
     def _end(self, run: str, ending: Ending) -> None:
         """The run is over here; what it did not use returns. A standing order is ended by its party alone."""
@@ -403,13 +402,13 @@ class PartyService:
             log.info("over", extra={"run": run, "how": ending.words})
         self.ledger.close_run(run, ending)
 
-    def _run_asked(self, asked: Parcel) -> PartyRun:
+    def _run_asked(self, asked: OfRun) -> PartyRun:
         run = self.runs.get(_run_name(asked))
         if run is None:
             raise UnknownRun("the hub speaks of a run that it has not proposed to this process")
         return run
 
-    def _met_run(self, asked: Parcel) -> PartyRun:
+    def _met_run(self, asked: OfRun) -> PartyRun:
         run = self._run_asked(asked)
         if not run.met:
             raise UnknownRun("the parties have not met in this run since this process began")
@@ -421,14 +420,13 @@ def _shown(request: Request, proposal: Proposal) -> tuple[object, ...]:
     return request.terms, proposal.content, request.rows, request.scored
 
 
-def _run_name(asked: Parcel) -> str:
-    run = questions.name_in(asked, "run")
-    if run in _USED_NAMES:
+def _run_name(asked: OfRun) -> str:
+    if asked.run in _USED_NAMES:
         raise WireError("a question about a run with a name that stores use for something else")
-    return run
+    return asked.run
 
 
-def _read_ending(code: object) -> Ending:
+def _read_ending(code: str) -> Ending:
     """How a run ended by the word of the hub, which is never taken for this party's own."""
     try:
         return replace(Ending.of(code), by_hub=True)
@@ -436,11 +434,5 @@ def _read_ending(code: object) -> Ending:
         raise WireError("the end of a run without a code of how it ended") from error
 
 
-def _heads(asked: Parcel) -> Mapping[str, tuple[int, bytes]]:
-    try:  # check_question has seen to the counts
-        heads = {peer: (count, bytes.fromhex(head)) for peer, (count, head) in asked.head["heads"].items()}
-    except (KeyError, ValueError) as error:
-        raise WireError("a question without heads") from error
-    if not all(len(head) in (0, 32) for _, head in heads.values()):
-        raise WireError("heads are a number of rows and 32 bytes each")
-    return heads
+def _read_heads(heads: Heads) -> Mapping[str, tuple[int, bytes]]:
+    return {peer: (count, bytes.fromhex(head)) for peer, (count, head) in heads.items()}

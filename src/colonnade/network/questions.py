@@ -1,39 +1,233 @@
-"""What the hub asks a party: every question by name, its bytes, and a bound for every field.
+"""What the hub asks a party, and what a party answers: every question once, by name, with what either side may say.
 
-A question and its answer are parcels, a small table of texts and numbers, and blobs behind it:
+A question and its answer are one msgpack map each. `what` names the question; of an answer `code` says whether it is
+one (0) or a refusal. The fields are declared here, each with its bound, and nothing is built of bytes that do not keep
+them: any bytes at all end in a struct or in a WireError. A party answers a question by its method of the same name
+(party_service.py, alignment.py).
 
-    "clp1" | length of the head (4 bytes, little-endian) | head, JSON | the blobs, one behind the other
-
-The head's "blobs" are their lengths. Any bytes at all end in a parcel or a WireError; nothing is executed or imported.
-A turn's head is nearly always that of the turn before, so short ones are remembered; no other head is, since it may be
-large or hold what should not stay in memory.
-
-A number in a question can ask for memory: a graph of a billion nodes is 80 bytes. So every field of a question, and of
-the call in it, is compared with its bound, from the party's own copy of the federation file, as plain JSON: before a
-value is built, a policy asked or an operator disturbed. K parties hold p columns of n rows. What has no line of its own
-in `CALL` falls under `OTHER`.
+A letter between two nodes travels as a `Frame` (runtime/wire.py) among the fields of a question or of an answer; keys,
+seals and blocks of an alignment travel as they are, in `blobs`.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, StrEnum, auto
-from functools import lru_cache
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
-from colonnade.data.federation_file import FederationFile
-from colonnade.errors import InvalidInput, WireError
-from colonnade.runtime.program import COORDINATOR
+import msgspec
+from msgspec import Meta, Struct
+
+from colonnade.errors import WireError
+from colonnade.network.call_bounds import CEILING, WHOLE, Sizes
 from colonnade.runtime.turns import MOST
-from colonnade.runtime.wire import Letter
+from colonnade.runtime.wire import LONGEST_NAME, Frame, Letter
 
-_PROPOSAL = ("run", "call", "code", "session")
-_ALIGNING = ("session", "peers")
+RUNS = 4096  # runs that one question tells the end of
+_FEW = 1 << 16  # members of a table, whatever the federation; what it bounds itself is compared afterwards
+_BLOBS = 1 << 16
+_MANY = 1 << 19  # notes of a run, or lines of what was sent in it
+T = TypeVar("T")
+
+# ------------------------------------------------------------------------------------------------ fields
+
+
+def _at_most(words: str, most: Callable[[Sizes], int], ever: int = _FEW) -> Meta:
+    """A length that the federation bounds: `check_sizes` compares it, once it is no more than it can `ever` be."""
+    return Meta(max_length=ever, description=words, extra={"most": most})
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
+_NAME_WORDS = "a name: letters, digits and dashes, 64 at most"
+# Names that the hub chooses become keys of records and names of files, so they are letters, digits and dashes.
+Name = Annotated[str, Meta(pattern=rf"^{_NAME.pattern}\Z", description=_NAME_WORDS)]
+Session = Annotated[str, Meta(pattern=rf"^({_NAME.pattern})?\Z", description="a name, or nothing")]
+Word = Annotated[str, Meta(max_length=LONGEST_NAME, description=f"at most {LONGEST_NAME} letters")]
+Short = Annotated[str, Meta(max_length=100, description="at most 100 letters")]
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", description="64 hexadecimal digits")]
+Count = Annotated[int, Meta(ge=0, le=WHOLE, description="a whole number, at most 2⁵³")]
+Call = Annotated[str, _at_most("JSON, within the call's bound; its fields below", lambda s: s.call, CEILING)]
+Peers = Annotated[tuple[Word, ...], _at_most("at most K names", lambda s: s.parties)]
+Place = tuple[Count, Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z")]]  # where a log stands: rows, and a hash
+Heads = Annotated[
+    dict[Word, Place],
+    _at_most(
+        "a table of at most K + 1: a number of rows (at most 2⁵³), and 64 hexadecimal digits or none",
+        lambda s: s.parties + 1,
+    ),
+]
+Counts = Annotated[
+    dict[Word, Count],
+    _at_most("a table of at most K + 1 whole numbers, at most 2⁵³", lambda s: s.parties + 1),
+]
+Over = Annotated[
+    dict[Annotated[str, Meta(max_length=64)], Short],
+    Meta(max_length=RUNS, description=f"a table of at most {RUNS:,} runs: 64 letters, and at most 100 on how it ended"),
+]
+Frames = Annotated[tuple[Frame, ...], Meta(max_length=MOST, description=f"at most {MOST:,} frames")]
+Blobs = Annotated[tuple[bytes, ...], Meta(max_length=_BLOBS, description=f"at most {_BLOBS:,} texts of bytes")]
+Note = dict[Short, bool | int | float | Short | None]
+
+# ------------------------------------------------------------------------------------------------ what is asked
+
+
+class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question without more than its name."""
+
+    what: str
+    blobs: Blobs = ()
+
+
+class OfRun(Asked, frozen=True, kw_only=True):
+    run: Name
+
+
+class Proposed(OfRun, frozen=True, kw_only=True):
+    call: Call
+    code: Word
+    session: Session | None = None
+
+
+class Meeting(OfRun, frozen=True, kw_only=True):
+    peers: Peers
+
+    def __post_init__(self) -> None:
+        _check_once(self.peers)
+
+
+class Vouched(OfRun, frozen=True, kw_only=True):
+    heads: Heads
+
+
+class Remembered(OfRun, frozen=True, kw_only=True):
+    when: Short
+    heads: Heads
+
+
+class Missed(OfRun, frozen=True, kw_only=True):
+    since: Counts
+
+
+class Brought(OfRun, frozen=True, kw_only=True):
+    letters: Frames
+
+
+class Based(OfRun, frozen=True, kw_only=True):
+    basis: Digest
+
+
+class Ended(OfRun, frozen=True, kw_only=True):
+    how: Short
+
+
+class Settled(OfRun, frozen=True, kw_only=True):
+    over: Over
+
+
+class Aligning(Asked, frozen=True, kw_only=True):
+    session: Name
+    peers: Peers
+
+    def __post_init__(self) -> None:
+        _check_once(self.peers)
+
+
+class OfBlock(Aligning, frozen=True, kw_only=True):
+    block: Count
+
+
+class OfPeer(Aligning, frozen=True, kw_only=True):
+    peer: Word
+
+
+class OfPeersBlock(OfPeer, frozen=True, kw_only=True):
+    block: Count
+
+
+class PartOfBlock(OfPeersBlock, frozen=True, kw_only=True):
+    part: Short
+
+
+def _check_once(peers: Sequence[str]) -> None:
+    if len(set(peers)) != len(peers):
+        raise ValueError("a name twice in peers")
+
+
+# ------------------------------------------------------------------------------------------------ what is answered
+
+
+class Said(Struct, frozen=True, kw_only=True):
+    """An answer that says no more than that it is one, or a refusal: then it has nothing but its code."""
+
+    code: int = 0
+    blobs: Blobs = ()
+
+
+class Greeting(Said, frozen=True, kw_only=True):
+    protocol: int
+    version: Word
+    file: Word
+    clock: float
+    session: Word | None = None
+    rows: Count | None = None
+    begun: Word | None = None
+
+    def __post_init__(self) -> None:
+        if (self.session is None) != (self.rows is None):
+            raise ValueError("an agreement on rows is a session and a number of rows")
+
+    def figures(self) -> dict[str, Any]:
+        """What it says, by name."""
+        known = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("code", "blobs")}
+        return {name: value for name, value in known.items() if value is not None}
+
+
+class Reached(Said, frozen=True, kw_only=True):
+    up: Annotated[tuple[Word, ...], Meta(max_length=_FEW)]
+
+
+class Promised(Said, frozen=True, kw_only=True):
+    covers: bool
+    confirms: bool
+
+
+class Stood(Said, frozen=True, kw_only=True):
+    heads: Annotated[dict[Word, Place], Meta(max_length=_FEW)]
+    replaced: Annotated[tuple[tuple[Word, Short, Short], ...], Meta(max_length=1000)]
+
+
+class Joining(Said, frozen=True, kw_only=True):
+    received: Annotated[dict[Word, Count], Meta(max_length=_FEW)]
+    sent: Annotated[dict[Word, Count], Meta(max_length=_FEW)]
+    heard: Annotated[dict[Word, Count], Meta(max_length=_FEW)]
+
+
+class Sent(Said, frozen=True, kw_only=True):
+    letters: Frames
+    more: bool
+
+
+class Turned(Sent, frozen=True, kw_only=True):
+    finished: bool
+    wait: Annotated[tuple[Word, ...], Meta(max_length=_FEW)]
+    notes: Annotated[tuple[Note, ...], Meta(max_length=_MANY)]
+    told: Count
+    failure: int
+
+
+class Counted(Said, frozen=True, kw_only=True):
+    # Sender, receiver, kind and round; messages, bytes and numbers.
+    traffic: Annotated[tuple[tuple[Word, Word, Word, Count, Count, Count, Count], ...], Meta(max_length=_MANY)]
+    status: Short | None
+
+
+class Agreed(Said, frozen=True, kw_only=True):
+    rows: Count
+
+
+# ------------------------------------------------------------------------------------------------ every question
 
 
 class Phase(Enum):
@@ -48,378 +242,164 @@ class Phase(Enum):
 
 
 class Question(StrEnum):
-    """A question by its name on the wire; `fields` are those that its head may have beside the name."""
+    """A question by its name on the wire: when it is asked, with what, and what is answered."""
 
     phase: Phase
-    fields: tuple[str, ...]
+    asked: type[Asked]
+    said: type[Said]
 
-    HELLO = "hello", Phase.BEFORE
-    REACH = "reach", Phase.BEFORE
-    CONSIDER = "consider", Phase.CONSIDERED, *_PROPOSAL
-    RESERVE = "reserve", Phase.PROPOSED, *_PROPOSAL
-    MEET = "meet", Phase.MEETING, "run", "peers"
-    VERIFY = "verify", Phase.BEFORE, "run"
-    STANDING = "standing", Phase.BEFORE, "run"
-    VOUCH = "vouch", Phase.BEFORE, "run", "heads"
-    REMEMBER = "remember", Phase.BEFORE, "run", "when", "heads"
-    JOIN = "join", Phase.RUNNING, "run"
-    RESEND = "resend", Phase.RUNNING, "run", "since"
-    TURN = "turn", Phase.RUNNING, "run", "letters"
-    OUTCOME = "outcome", Phase.RUNNING, "run"
-    LEARNED = "learned", Phase.RUNNING, "run", "basis"
-    OVER = "over", Phase.BEFORE, "run", "how"
-    SETTLE = "settle", Phase.BEFORE, "run", "over"
-    GREET = "greet", Phase.ALIGNING, *_ALIGNING
-    SHARE = "share", Phase.ALIGNING, *_ALIGNING
-    OFFER = "offer", Phase.ALIGNING, *_ALIGNING
-    SHOW = "show", Phase.ALIGNING, *_ALIGNING, "block"
-    SEEK = "seek", Phase.ALIGNING, *_ALIGNING, "peer", "block"
-    BLIND = "blind", Phase.ALIGNING, *_ALIGNING, "block"
-    KEEP = "keep", Phase.ALIGNING, *_ALIGNING, "peer", "block", "part"
-    NARROW = "narrow", Phase.ALIGNING, *_ALIGNING, "peer"
-    TELL = "tell", Phase.ALIGNING, *_ALIGNING
-    AGREED = "agreed", Phase.ALIGNING, *_ALIGNING
+    HELLO = "hello", Phase.BEFORE, Asked, Greeting
+    REACH = "reach", Phase.BEFORE, Asked, Reached
+    CONSIDER = "consider", Phase.CONSIDERED, Proposed, Said
+    RESERVE = "reserve", Phase.PROPOSED, Proposed, Promised
+    MEET = "meet", Phase.MEETING, Meeting, Said
+    VERIFY = "verify", Phase.BEFORE, OfRun, Said
+    STANDING = "standing", Phase.BEFORE, OfRun, Stood
+    VOUCH = "vouch", Phase.BEFORE, Vouched, Said
+    REMEMBER = "remember", Phase.BEFORE, Remembered, Said
+    JOIN = "join", Phase.RUNNING, OfRun, Joining
+    RESEND = "resend", Phase.RUNNING, Missed, Sent
+    TURN = "turn", Phase.RUNNING, Brought, Turned
+    OUTCOME = "outcome", Phase.RUNNING, OfRun, Counted
+    LEARNED = "learned", Phase.RUNNING, Based, Said
+    OVER = "over", Phase.BEFORE, Ended, Said
+    SETTLE = "settle", Phase.BEFORE, Settled, Said
+    GREET = "greet", Phase.ALIGNING, Aligning, Said
+    SHARE = "share", Phase.ALIGNING, Aligning, Said
+    OFFER = "offer", Phase.ALIGNING, Aligning, Said
+    SHOW = "show", Phase.ALIGNING, OfBlock, Said
+    SEEK = "seek", Phase.ALIGNING, OfPeersBlock, Said
+    BLIND = "blind", Phase.ALIGNING, OfBlock, Said
+    KEEP = "keep", Phase.ALIGNING, PartOfBlock, Said
+    NARROW = "narrow", Phase.ALIGNING, OfPeer, Said
+    TELL = "tell", Phase.ALIGNING, Aligning, Said
+    AGREED = "agreed", Phase.ALIGNING, Aligning, Agreed
 
-    def __new__(cls, name: str, phase: Phase = Phase.BEFORE, *fields: str) -> Question:
+    def __new__(cls, name: str, phase: Phase, asked: type[Asked], said: type[Said]) -> Question:
         made = str.__new__(cls, name)
         made._value_ = name
-        made.phase, made.fields = phase, fields
+        made.phase, made.asked, made.said = phase, asked, said
         return made
 
     def __repr__(self) -> str:
         return repr(self.value)
 
 
-# ------------------------------------------------------------------------------------------------ parcels
+BY_NAME = {question.value: question for question in Question}
 
-_MAGIC = b"clp1"
-_LENGTH = struct.Struct("<4sI")
-LARGEST_HEAD = 16 << 20
-LAST_ROUND = 1 << 32  # no run gets there; a receiver counts on from the number that a letter carries
-LONGEST_NAME = 200
-_FEW = 64  # blobs of a head that is remembered when it is written
-_SHORT = 8 << 10  # bytes of a head that is remembered when it is read
-# Names that the hub chooses become keys of records and names of files, so they are letters, digits and dashes.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
+# ------------------------------------------------------------------------------------------------ as bytes
 
 
 class Parcel(NamedTuple):
-    """One question, or its answer."""
+    """Fields by name, and blobs."""
 
     head: Mapping[str, Any]
     blobs: tuple[bytes, ...] = ()
 
 
+class _Named(Struct):
+    what: str
+
+
+class _Coded(Struct):
+    code: int | str | None = None
+
+
+def _plain(value: object) -> float:
+    if isinstance(value, float):  # a figure of NumPy's
+        return float(value)
+    raise TypeError(f"a question or an answer cannot hold a {type(value).__name__}")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
+_read_any = msgspec.msgpack.Decoder(dict[str, Any])
+_read_name, _read_code = msgspec.msgpack.Decoder(_Named), msgspec.msgpack.Decoder(_Coded)
+
+
+@cache
+def _reader(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(kind)
+
+
+def encode_answer(said: Said) -> bytes:
+    return _encoder.encode(said)
+
+
 def pack(head: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
-    """The bytes of a parcel. Tuples in the head hold texts only: heads are cached, and 1 and True are the same key."""
-    sizes = tuple(map(len, blobs))
+    """The bytes of a question."""
+    return _encoder.encode({**head, "blobs": blobs} if blobs else head)
+
+
+def unpack(raw: bytes) -> Parcel:
+    """What a process of the same owner packed; nothing of it is bounded."""
+    head = _read(_read_any, raw)
+    return Parcel(head, tuple(head.pop("blobs", ())))
+
+
+def name_of(raw: bytes) -> str:
+    """What a question calls itself."""
+    return _read(_read_name, raw).what
+
+
+def code_of_answer(raw: bytes) -> int | str | None:
+    """Whether an answer is one (0), or why not, whatever else it says."""
+    return _read(_read_code, raw).code
+
+
+def read_as(kind: type[T], raw: bytes) -> T:
+    """The bytes as a struct, if every field keeps its bound."""
+    struct: Any = kind
+    found: T = _read(_reader(struct), raw)
+    return found
+
+
+def _read(decoder: msgspec.msgpack.Decoder[T], raw: bytes) -> T:
     try:
-        write = _remembered if "letters" in head and len(sizes) <= _FEW else _written
-        start = write(tuple(head.items()), sizes, tuple(map(type, head.values())))
-    except TypeError:  # a table in it, which cannot be a key
-        start = _written(tuple(head.items()), sizes)
-    return b"".join((start, *blobs))
+        return decoder.decode(raw)
+    except msgspec.MsgspecError as error:  # says which field, and what was wanted of it
+        why = "a field that this version does not know" if "unknown field" in str(error) else str(error)
+        raise WireError(f"not a message as this version of colonnade has it: {why}") from error
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"not a message as this version of colonnade has it: {type(error).__name__}") from error
 
 
-def _written(head: tuple[tuple[str, Any], ...], sizes: tuple[int, ...], _: tuple[type, ...] = ()) -> bytes:
-    text = json.dumps({**dict(head), "blobs": sizes}).encode()
-    return _LENGTH.pack(_MAGIC, len(text)) + text
+def check_sizes(asked: Asked, sizes: Sizes) -> None:
+    """Refuse a field that is over a bound of this federation."""
+    for field, words, most in _bounds_of(type(asked)):
+        value = getattr(asked, field)
+        if len(value) > most(sizes):
+            raise WireError(f"{field} of the question {asked.what!r} is over its bound: {words}")
 
 
-_remembered = lru_cache(maxsize=256)(_written)
+@cache
+def _bounds_of(kind: type[Asked]) -> tuple[tuple[str, str, Callable[[Sizes], int]], ...]:
+    return tuple((field, meta.description, meta.extra["most"]) for field, meta in _metas(kind).items() if meta.extra)
 
 
-def unpack(raw: bytes, largest: int = LARGEST_HEAD) -> Parcel:
-    try:
-        magic, length = _LENGTH.unpack_from(raw)
-        start = _LENGTH.size + length
-        if magic != _MAGIC or length > min(len(raw) - _LENGTH.size, largest):
-            raise WireError("not a parcel of this version of colonnade")
-        text = raw[_LENGTH.size : start]
-        head, sizes = _recalled(text) if b'"letters"' in text[:_SHORT] and length <= _SHORT else _read(text)
-        if sum(sizes) != len(raw) - start:
-            raise WireError("a parcel whose contents do not add up")
-    except (struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise WireError(f"a malformed parcel: {type(error).__name__}") from error
-    blobs, at = [], start
-    for size in sizes:
-        blobs.append(raw[at : at + size])
-        at += size
-    return Parcel(head, tuple(blobs))
+def words_of(kind: type[Asked]) -> dict[str, str]:
+    """The bounds of a question's fields, in words."""
+    return {field: meta.description for field, meta in _metas(kind).items()}
 
 
-def _read(text: bytes) -> tuple[Mapping[str, Any], tuple[int, ...]]:
-    """A head, and the lengths of what stands behind it."""
-    head = json.loads(str(text, "utf-8"))
-    sizes = tuple(head.pop("blobs"))
-    if not all(type(size) is int and size >= 0 for size in sizes):
-        raise WireError("a parcel whose contents do not add up")
-    if isinstance(addresses := head.get("letters"), list):
-        head["letters"] = tuple(tuple(x) if isinstance(x, list) else x for x in addresses)
-    return MappingProxyType(head), sizes
+def _metas(kind: type[Asked]) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    plain = {field: get_args(hint)[0] if type(None) in get_args(hint) else hint for field, hint in hints.items()}
+    return {field: hint.__metadata__[0] for field, hint in plain.items() if hasattr(hint, "__metadata__")}
 
 
-_recalled = lru_cache(maxsize=256)(_read)
+def letters_out(letters: Iterable[Letter], run: str) -> tuple[Frame, ...]:
+    return tuple([letter.frame(run) for letter in letters])
 
 
-def letters_out(letters: Sequence[Letter], run: str) -> tuple[tuple[tuple[str, str, str], ...], list[bytes]]:
-    """Addresses for the head; for the blobs of each letter the head of its frame, and the body."""
-    parts = [part for x in letters for part in (x.head(run), x.body)]
-    return tuple([(x.sender, x.receiver, x.inside) for x in letters]), parts
+def letters_in(frames: Iterable[Frame], run: str) -> list[Letter]:
+    """The letters of frames, each checked against its digest and its run."""
+    return [Letter.read(frame, run) for frame in frames]
 
 
-def letters_in(addresses: Any, parts: Sequence[bytes], run: str) -> list[Letter]:
-    """The letters of a parcel, each frame checked against its digest and its run."""
-    if not (type(addresses) is tuple and 2 * len(addresses) == len(parts)):
-        raise WireError("letters and addresses do not match")
-    letters = []
-    for place, address in enumerate(addresses):
-        sender, receiver, inside = _address(address)
-        letter = Letter.read(sender, receiver, inside, parts[2 * place], parts[2 * place + 1], run)
-        if letter.round > LAST_ROUND:
-            raise WireError("a letter of a round that no run reaches")
-        letters.append(letter)
-    return letters
-
-
-def _address(raw: Any) -> tuple[str, str, str]:
-    if type(raw) is not tuple or list(map(type, raw)) != [str, str, str]:
-        raise WireError("a letter without an address")
-    if max(map(len, raw)) > LONGEST_NAME:
-        raise WireError("a letter with an address that is too long")
-    return raw
-
-
-def plain_heads(heads: Mapping[str, tuple[int, bytes]]) -> dict[str, list[Any]]:
-    """Where ledgers stand, as a head says it."""
-    return {peer: [count, at.hex()] for peer, (count, at) in heads.items()}
-
-
-def text_in(asked: Parcel, name: str) -> str:
-    value = asked.head.get(name)
-    if not (isinstance(value, str) and value):
-        raise WireError(f"a question without {name}")
-    return value
-
-
-def names_in(asked: Parcel, name: str) -> list[str]:
-    value: Any = asked.head.get(name)
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise WireError(f"a question without {name}")
-    if len(set(value)) != len(value):
-        raise WireError(f"a question with a name twice in {name}")
-    return list(value)
+def plain_heads(heads: Mapping[str, tuple[int, bytes]]) -> dict[str, tuple[int, str]]:
+    """Where ledgers stand, as a question says it."""
+    return {peer: (count, at.hex()) for peer, (count, at) in heads.items()}
 
 
 def is_name(value: str) -> bool:
     return _NAME.fullmatch(value) is not None
-
-
-def name_in(asked: Parcel, name: str) -> str:
-    value = text_in(asked, name)
-    if not is_name(value):
-        raise WireError(f"a question whose {name} is not a name: letters, digits and dashes, 64 at most")
-    return value
-
-
-# ------------------------------------------------------------------------------------------------ bounds
-
-CEILING = 8 << 20  # bytes of a head, whatever the federation
-ROUNDS, STEPS, PATTERN = 10**7, 10**6, 4096
-RUNS = 4096  # runs that one question tells the end of
-WHOLE = 2**53
-_DEPTH = 12
-_SEED = 2**256
-_CODE = 200  # letters of a word
-_HOW = 100
-_BASIS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The federation in numbers."""
-
-    parties: int
-    columns: int
-    rows: int
-    name: int = LONGEST_NAME  # bytes of the longest name of a node
-
-    @classmethod
-    def of(cls, file: FederationFile, agreed: int = 0) -> Sizes:
-        """`agreed` is the number of common rows, where a key matches them."""
-        members = file.members.values()
-        rows = sum(member.rows or 0 for member in members) if file.by == "rows" else file.rows or agreed
-        names = [len(json.dumps(name)) for name in (*file.members, COORDINATOR)]
-        return cls(len(members), sum(member.width for member in members), rows, max(names))
-
-    @property
-    def head(self) -> int:
-        """Bytes of a question's head: room for the addresses of a turn, for the end of many runs, and for a call."""
-        return min(CEILING, (1 << 20) + 2 * self.name * MOST + 64 * (self.columns + self.parties**2))
-
-
-class Bound(NamedTuple):
-    """A rule in words, and whether a plain value keeps it."""
-
-    words: str
-    kept: Callable[[Any, Sizes], bool]
-
-
-def _text(most: int) -> Callable[[Any, Sizes], bool]:
-    return lambda value, _: isinstance(value, str) and len(value) <= most
-
-
-def _whole(value: Any, most: int) -> bool:
-    return value is None or (type(value) is int and 0 <= value <= most)
-
-
-def _list(value: Any, most: int, kept: Callable[[Any], bool]) -> bool:
-    return isinstance(value, list) and len(value) <= most and all(map(kept, value))
-
-
-def _table(value: Any, most: int, kept: Callable[[Any], bool], longest: int = LONGEST_NAME) -> bool:
-    short = isinstance(value, dict) and len(value) <= most and all(len(name) <= longest for name in value)
-    return short and all(map(kept, value.values()))
-
-
-def _edges(value: Any, sizes: Sizes) -> bool:
-    def below(node: Any) -> bool:
-        return type(node) is int and 0 <= node < sizes.parties
-
-    return _list(value, sizes.parties**2, lambda edge: _list(edge, 2, below) and len(edge) == 2)
-
-
-def _rounds(value: Any, sizes: Sizes) -> bool:
-    if isinstance(value, list):
-        return _list(value, PATTERN, lambda edges: _edges(edges, sizes))
-    return _whole(value, ROUNDS)
-
-
-def _pair(value: Any, _: Sizes) -> bool:
-    numbers = _list(value, 2, lambda one: type(one) in (int, float) and _small(one))
-    return value is None or (numbers and len(value) == 2)
-
-
-def _count(value: Any) -> int:
-    """The leaves of nested lists."""
-    return sum(_count(item) for item in value) if isinstance(value, list) else 1
-
-
-def _leaves(value: Any, most: int) -> bool:
-    """Numbers, or lists of numbers, so many in all; or a short word that stands for them."""
-    if isinstance(value, list):
-        return _count(value) <= most and all(_leaves(item, most) for item in value)
-    return _small(value)
-
-
-def _small(value: Any) -> bool:
-    if isinstance(value, str):
-        return len(value) <= _CODE
-    return value is None or isinstance(value, bool | float) or (type(value) is int and abs(value) <= WHOLE)
-
-
-def _is_place(value: Any) -> bool:
-    """Where a log stands."""
-    if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], str) and len(value[1]) <= 64):
-        return False
-    return value[0] is not None and _whole(value[0], WHOLE)
-
-
-def _is_name(value: Any, _: Sizes) -> bool:
-    return isinstance(value, str) and is_name(value)
-
-
-# Fields of a call, by the names that they have in every value of colonnade.
-CALL: dict[str, Bound] = {
-    "size": Bound("a whole number, at most K", lambda value, s: _whole(value, s.parties)),
-    "edges": Bound("at most K² pairs of numbers below K", _edges),
-    "rounds": Bound(f"a whole number, at most {ROUNDS:,}; or at most {PATTERN:,} lists of edges", _rounds),
-    "steps": Bound(f"a whole number, at most {STEPS:,}", lambda value, _: _whole(value, STEPS)),
-    "draws": Bound(f"a whole number, at most {STEPS:,}", lambda value, _: _whole(value, STEPS)),
-    "tau": Bound("a whole number, at most n + p", lambda value, s: _whole(value, s.rows + s.columns)),
-    "sketch_rows": Bound("a whole number, at most n", lambda value, s: _whole(value, s.rows)),
-    "seed": Bound("a whole number below 2²⁵⁶", lambda value, _: _whole(value, _SEED - 1)),
-    "noise": Bound("a whole number below 2²⁵⁶", lambda value, _: _whole(value, _SEED - 1)),
-    "groups": Bound("at most p numbers, in lists", lambda value, s: _leaves(value, s.columns)),
-    "blocks": Bound("at most p numbers, in lists; or a word", lambda value, s: _leaves(value, s.columns)),
-    "p": Bound("at most n + p numbers", lambda value, s: _leaves(value, s.rows + s.columns)),
-    "values": Bound("at most n numbers", lambda value, s: _leaves(value, s.rows)),
-    "label_range": Bound("two numbers", _pair),
-    "entries": Bound("a table of at most K numbers, by party", lambda value, s: _table(value, s.parties, _small)),
-}
-OTHER = Bound(
-    f"a number (whole: at most 2⁵³), yes or no, a word of at most {_CODE} letters, a list of at most K of these, "
-    "or a value",
-    lambda value, s: _small(value) or _list(value, s.parties, _small),
-)
-
-# Fields of a question's head.
-FIELDS: dict[str, Bound] = {
-    "run": Bound("a name: letters, digits and dashes, 64 at most", _is_name),
-    "session": Bound("a name, or nothing", lambda value, s: value in (None, "") or _is_name(value, s)),
-    "call": Bound("JSON, within the head; its fields below", lambda value, s: _text(s.head)(value, s)),
-    "code": Bound(f"at most {_CODE} letters", _text(_CODE)),
-    "peers": Bound(
-        "at most K names", lambda value, s: _list(value, s.parties, lambda name: _text(LONGEST_NAME)(name, s))
-    ),
-    "peer": Bound(f"at most {LONGEST_NAME} letters", _text(LONGEST_NAME)),
-    "block": Bound("a whole number, at most 2⁵³", lambda value, _: value is not None and _whole(value, WHOLE)),
-    "part": Bound(f"at most {_HOW} letters", _text(_HOW)),
-    "heads": Bound(
-        "a table of at most K + 1: a number of rows (at most 2⁵³) and 64 hexadecimal digits",
-        lambda value, s: _table(value, s.parties + 1, _is_place),
-    ),
-    "when": Bound(f"at most {_HOW} letters", _text(_HOW)),
-    "since": Bound(
-        "a table of at most K + 1 whole numbers, at most 2⁵³",
-        lambda value, s: _table(value, s.parties + 1, lambda count: count is not None and _whole(count, WHOLE)),
-    ),
-    "letters": Bound(
-        f"at most {MOST:,} addresses of three texts, each at most {LONGEST_NAME} letters",
-        lambda value, _: isinstance(value, list | tuple) and len(value) <= MOST,  # each is looked at when it is read
-    ),
-    "how": Bound(f"at most {_HOW} letters", _text(_HOW)),
-    "basis": Bound(f"{_BASIS} letters", lambda value, s: _text(_BASIS)(value, s) and len(value) == _BASIS),
-    "over": Bound(
-        f"a table of at most {RUNS:,} runs: 64 letters, and at most {_HOW} on how each ended",
-        lambda value, s: _table(value, RUNS, lambda how: _text(_HOW)(how, s), 64),
-    ),
-}
-
-
-def check_question(what: Question, asked: Parcel, sizes: Sizes) -> None:
-    """Refuse a question with a field that this version does not know, or that is over its bound."""
-    for name, value in asked.head.items():
-        if name == "what":
-            continue
-        if name not in FIELDS:
-            raise WireError(f"the question {what!r} has a field that no question has in this version")
-        if not FIELDS[name].kept(value, sizes):
-            raise WireError(f"{name} of the question {what!r} is over its bound: {FIELDS[name].words}")
-
-
-def check_call(text: str, sizes: Sizes) -> None:
-    """Refuse a call with a field over its bound, before any value is made of it."""
-    if len(text) > sizes.head:
-        raise InvalidInput(f"a job of {len(text):,} bytes is over the {sizes.head:,} that this federation may propose.")
-    try:
-        raw = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput("the coordinator proposes no job that this version of colonnade knows.") from error
-    _check_value(raw, sizes, "call", _DEPTH)
-
-
-def _check_value(raw: Any, sizes: Sizes, where: str, depth: int) -> None:
-    if not isinstance(raw, Mapping):
-        raise InvalidInput(f"{where} of the proposed job is not a value of colonnade.")
-    if depth == 0 or len(raw) > 64:
-        raise InvalidInput(f"{where} of the proposed job is deeper or wider than any value of colonnade.")
-    for name, value in raw.items():
-        rule = CALL.get(name)
-        if rule is None and isinstance(value, Mapping):
-            _check_value(value, sizes, name[:_CODE], depth - 1)
-        elif not (rule or OTHER).kept(value, sizes):
-            raise InvalidInput(
-                f"{name[:_CODE]} of the proposed job is over its bound: {(rule or OTHER).words} (K = {sizes.parties:,} "
-                f"parties, p = {sizes.columns:,} columns, n = {sizes.rows:,} rows)."
-            )

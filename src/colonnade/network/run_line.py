@@ -2,7 +2,7 @@
 
 One process holds the port and all streams (coordinator_service.py). Each run has a process of its own, so that its
 memory is its own and goes when it ends, and that one which dies takes no other with it. It reaches the parties by a
-pipe to the service, in parcels (questions.py): nothing is unpickled on either side.
+pipe to the service, as msgpack (questions.py): nothing is unpickled on either side.
 
     run      ask      a question for a party, its bytes, how far the run has come   service   answered, or why not
              lines    who is connected, and by which process                                  lines

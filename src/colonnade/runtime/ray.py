@@ -9,7 +9,7 @@ the bit. Without `store=` transcripts are kept in a temporary folder for as long
 disk: they outlive an actor, and not the machine, with which such a run ends anyway.
 
 Turns travel as plain bytes, which Ray carries twice as fast as objects. Both ends are processes of one owner and one
-version; between organisations turns travel in parcels, which trust nothing.
+version; between organisations turns travel as messages that trust nothing.
 
     question   a head, and each letter's body as it is
     answer     length of the head (4 bytes, little-endian) | head | the bodies, one behind the other

@@ -23,7 +23,7 @@ from colonnade.runtime.wire import Letter, Traffic
 
 GLANCE = 1.0  # seconds between two looks at who is at work
 LOAD = 48 << 20  # bytes of letters that one turn brings
-MOST = 4096  # letters that one turn brings: the addresses of more would not fit into a parcel's head
+MOST = 4096  # letters that one turn brings: each takes room beside its bytes
 
 
 def check_records(joined: Mapping[NodeId, Joined]) -> None:

@@ -2,8 +2,8 @@
 
 A message is: version (1 byte), number in the table (2), then its fields in declared order (privacy/values.py). A letter
 is what an edge carries: a message with its place on the edge and its round. Between organisations it travels as a
-frame: a head with run, place, round and digest, then the message. A letter that comes twice is dropped by its place;
-the same place with other bytes is refused.
+frame: run, address, place, round and digest, then the message. A letter that comes twice is dropped by its place; the
+same place with other bytes is refused.
 
 Messages, codec bytes and numbers are counted by edge, message type and round. Numbers are what papers count: each
 integer, float, truth value or array entry is one, an entry of a sparse block two, its place and its value. Texts, keys
@@ -18,7 +18,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from msgspec import Meta, Struct
 
 from colonnade.errors import ColonnadeError, InvalidInput, LeakError, WireError
 from colonnade.notebook import Grid, shown
@@ -34,9 +36,9 @@ LARGEST = 64 << 20
 SEALING = 1 << 10  # at most what sealing adds to a message: a key, two tags, and the form around them
 _HEADER = struct.Struct("<BH")
 HEADER_SIZE = _HEADER.size
-_FRAME = struct.Struct("<4sB16sQQ16s")
-_MAGIC = b"clnd"
 _CHECK = 16  # bytes of a SHA-256, for which today's processors have instructions
+LAST_ROUND = 1 << 32  # no run gets there; a receiver counts on from the number that a letter carries
+LONGEST_NAME = 200
 
 
 def encode(message: Any, *, guarded: bool) -> bytes:
@@ -156,6 +158,23 @@ def type_name(body: bytes) -> str:
     return shape.cls.__name__
 
 
+Address = Annotated[str, Meta(max_length=LONGEST_NAME)]
+Check = Annotated[bytes, Meta(min_length=_CHECK, max_length=_CHECK)]
+
+
+class Frame(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A letter between two organisations: whose it is and where it stands, then the message."""
+
+    run: Check  # what stands for the run's id
+    sender: Address
+    receiver: Address
+    inside: Address
+    sequence: Annotated[int, Meta(ge=0)]
+    round: Annotated[int, Meta(ge=0, le=LAST_ROUND)]
+    check: Check  # what stands for the body
+    body: bytes
+
+
 @dataclass(slots=True, repr=False)  # not frozen: to make one would take as long as to hash a short message
 class Letter:
     """One message on its way: from whom to whom, its place on that edge, counted from 0, and its round."""
@@ -190,22 +209,19 @@ class Letter:
         """Other bytes at the same place: what it holds sealed, opened or told of."""
         return Letter(self.sender, self.receiver, self.sequence, self.round, body, inside)
 
-    def head(self, run: str) -> bytes:
-        """What goes before its body where a frame carries it."""
-        return _FRAME.pack(_MAGIC, VERSION, run_key(run), self.sequence, self.round, self.sha256)
+    def frame(self, run: str) -> Frame:
+        """The letter as it travels between organisations."""
+        return Frame(
+            run_key(run), self.sender, self.receiver, self.inside, self.sequence, self.round, self.check, self.body
+        )
 
     @classmethod
-    def read(cls, sender: str, receiver: str, inside: str, head: bytes, body: bytes, run: str) -> Letter:
-        """The letter of a frame, if its head and its body belong together and to the run."""
-        if len(head) != _FRAME.size:
-            raise WireError(f"a frame's head of {len(head)} bytes instead of {_FRAME.size}")
-        magic, version, key, sequence, number, check = _FRAME.unpack(head)
-        if magic != _MAGIC or version != VERSION:
-            raise WireError("not a frame of this version of colonnade")
-        if key != run_key(run):
+    def read(cls, frame: Frame, run: str) -> Letter:
+        """The letter of a frame, if it is of the run, and its message the one that its digest stands for."""
+        if frame.run != run_key(run):
             raise WireError("a frame of another run")
-        letter = cls(sender, receiver, sequence, number, body, inside)
-        if letter.check != check:
+        letter = cls(frame.sender, frame.receiver, frame.sequence, frame.round, frame.body, frame.inside)
+        if letter.check != frame.check:
             raise WireError("a frame whose content does not match its digest: damaged on the way")
         return letter
 

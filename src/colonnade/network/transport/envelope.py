@@ -24,7 +24,7 @@ from colonnade.errors import ProtocolError, WireError
 from colonnade.runtime.wire import LARGEST
 
 METHOD = "/colonnade.Streams/Talk"
-LIMIT = LARGEST + (1 << 20)  # the largest message of a program, with room for its seal, frame and parcel
+LIMIT = LARGEST + (1 << 20)  # the largest message of a program, with room for its seal, its frame and what is around it
 ENVELOPE = 1 << 20  # the most bytes of one envelope, head included
 GREETING_SECONDS = 10.0  # for either end to say who it is
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # seconds before a lost connection is dialled again; it doubles in between
