@@ -1,4 +1,4 @@
-"""Prints what `pip install '.[grpc]'` would bring, and what builds it, at the versions of constraints.txt, with hashes.
+"""Prints what `pip install '.[grpc,serve]'` would bring, and what builds it, as constraints.txt has it, with hashes.
 
     make lock      # on Linux, x86-64, with Python 3.11; it writes examples/locked-linux-x86_64.txt
 
@@ -22,7 +22,16 @@ def main() -> None:
     here = (platform.system(), platform.machine(), sys.version_info[:2])
     if here != ("Linux", "x86_64", (3, 11)):
         raise SystemExit(f"this is {here}; the list is for Linux on x86_64 with Python 3.11. Lock there.")
-    command = [*PIP, "--ignore-installed", "--report", "-", "--constraint", "constraints.txt", ".[grpc]", "hatchling"]
+    command = [
+        *PIP,
+        "--ignore-installed",
+        "--report",
+        "-",
+        "--constraint",
+        "constraints.txt",
+        ".[grpc,serve]",
+        "hatchling",
+    ]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     lines = []
     for found in json.loads(done.stdout)["install"]:

@@ -300,7 +300,15 @@ def bounds() -> str:
 def limits() -> str:
     """What somebody else may ask of a long-lived process, and what happens above it."""
     from colonnade.cli.serve import MOST_RUNS
-    from colonnade.network import coordinator_service, inbox, job_queue, party_service, score_service, status_page
+    from colonnade.network import (
+        coordinator_service,
+        inbox,
+        job_queue,
+        page_app,
+        page_server,
+        party_service,
+        score_service,
+    )
     from colonnade.network.transport import direct, doorkeeper, envelope, hub
 
     seconds = f"{envelope.GREETING_SECONDS:g} s"
@@ -325,11 +333,13 @@ def limits() -> str:
         (
             "pages and scores",
             "requests that arrive; of one address",
-            f"{status_page.CONNECTIONS}; {status_page.A_SOURCE}",
+            f"{page_server.CONNECTIONS}; {page_server.A_SOURCE}",
             "503 to the slowest",
         ),
-        ("", "requests being answered; of one address", f"{status_page.CONNECTIONS}; {status_page.A_SOURCE}", over),
-        ("", "a request arrives within", f"{status_page.ARRIVAL:g} s", "hung up"),
+        ("", "requests being answered; of one address", f"{page_server.CONNECTIONS}; {page_server.A_SOURCE}", over),
+        ("", "a request arrives within, and its answer is read within", f"{page_server.ARRIVAL:g} s", "hung up"),
+        ("", "a request without its body", f"{page_server.HEAD >> 10} KiB", "400"),
+        ("", "the body of a request", f"{page_app.LARGEST >> 20} MiB", "413"),
         ("", "rows of a request for scores", f"{score_service.ROWS:,}", "400"),
     ]
     return table(("Where", "What", "At most", "Above it"), rows)

@@ -25,7 +25,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 WITHOUT = """
 import sys
 ABSENT = {"ray", "grpc", "adbc_driver_manager", "adbc_driver_sqlite", "adbc_driver_postgresql", "opendp",
-          "pyarrow", "pandas", "plotly", "networkx", "matplotlib", "cvxpy", "pytest", "hypothesis", "mkdocs", "playwright", "skl2onnx"}
+          "pyarrow", "pandas", "plotly", "networkx", "matplotlib", "cvxpy", "pytest", "hypothesis", "mkdocs", "playwright", "skl2onnx",
+          "starlette", "uvicorn", "prometheus_client"}
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ABSENT:
@@ -84,6 +85,7 @@ ASKED = {
     "sql": "co.read('postgresql://reader@localhost/x', query='select 1')",
     "parquet": "co.read(sys.argv[2])",
     "onnx": "fit.to_onnx('model.onnx')",
+    "serve": "from colonnade.network.status_page import StatusPage; StatusPage()",
     "plot": "from colonnade.runs.simulate import Simulation; Simulation.plot(None)",
     "grpc": "co.Grpc('localhost:0', co.Tls('a', 'b', 'c')).open(SimpleNamespace(members={}, digest=''))",
 }
@@ -149,6 +151,7 @@ def test_the_source_distribution_holds_every_file_that_git_keeps(tmp_path: Path)
 
 def test_importing_the_package_loads_none_of_its_heavy_libraries() -> None:
     heavy = "numpy scipy numba sklearn polars pyarrow plotly networkx dp_accounting cryptography rich pandas ray grpc"
+    heavy += " jinja2 starlette uvicorn prometheus_client"
     loaded = python("import sys, colonnade; print(*{name.partition('.')[0] for name in sys.modules})")
     assert not set(heavy.split()) & set(loaded.split())
 
@@ -173,7 +176,9 @@ def test_what_a_fit_needs_brings_no_optimisers_and_keeps_functions_callable() ->
     code += "assert all(map(callable, (audit, fit, simulate)))\n"
     code += "assert (co.audit, co.fit, co.simulate) == (audit, fit, simulate)\n"
     code += "co.Federation, co.PrivateGram; print(*sys.modules)"
-    assert not {"sklearn", "scipy.optimize", "scipy.stats", "plotly", "networkx"} & set(python(code).split())
+    assert not {"sklearn", "scipy.optimize", "scipy.stats", "plotly", "networkx", "jinja2", "uvicorn"} & set(
+        python(code).split()
+    )
 
 
 # ------------------------------------------------------------------------------------------------ without extras

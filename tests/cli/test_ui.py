@@ -142,7 +142,7 @@ def test_its_own_script_and_the_name_localhost_are_let_in(server):
 
 @pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 def test_it_listens_on_the_loopback_address_alone(server):
-    assert server.http.server_address[0] == "127.0.0.1"
+    assert server.http.host == "127.0.0.1"
 
 
 @pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
@@ -503,7 +503,7 @@ def test_the_token_is_on_no_command_line_of_a_browser(store, monkeypatch):
         seen.append((url, path.stat().st_mode & 0o777, path.read_text()))
 
     monkeypatch.setattr(webbrowser, "open", opened)
-    monkeypatch.setattr(Server, "serve", lambda self: self.http.server_close())
+    monkeypatch.setattr(Server, "serve", lambda self: self.http.close())
     command.ui(store, 0, no_browser=False)
     ((url, mode, text),) = seen
     token = re.search(r"127\.0\.0\.1:\d+/([\w-]+)/", text)[1]

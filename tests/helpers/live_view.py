@@ -1,8 +1,7 @@
-"""The live view of a store, served from a thread of its own."""
+"""The live view of a store, while it is served."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +12,5 @@ from colonnade.cli.live.server import Server
 @contextmanager
 def serving(store: str | Path) -> Iterator[Server]:
     server = Server(store)
-    thread = threading.Thread(target=server.serve, daemon=True)
-    thread.start()
-    try:
+    with server.http:
         yield server
-    finally:
-        server.http.shutdown()
-        thread.join()

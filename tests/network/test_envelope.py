@@ -18,7 +18,7 @@ from colonnade.network.transport import direct, tls
 from colonnade.network.transport import envelope as wire
 from colonnade.network.transport.direct import DirectLine, LineLost, Lines, Neighbour, Talk
 from colonnade.network.transport.envelope import EnvelopeKind, Malformed, Reason
-from colonnade.network.transport.metrics import Metrics
+from colonnade.network.transport.metrics import Metrics, exposition
 
 HEAD = struct.Struct("<4sBBHQII")  # as docs/develop/wire.md writes it
 CHUNK = (1 << 20) - 24
@@ -296,8 +296,8 @@ def test_every_counter_is_shown_under_its_own_name():
     for is_direct in (True, False, False, False):
         metrics.letter(direct=is_direct)
     metrics.refuse("busy")
-    lines_of = [one.split() for one in metrics.text().splitlines() if not one.startswith("#")]
-    assert {name.removeprefix("colonnade_stream_"): int(count) for name, count in lines_of} == {
+    lines_of = [one.split() for one in exposition(metrics.families()).splitlines() if not one.startswith("#")]
+    assert {name.removeprefix("colonnade_stream_"): float(count) for name, count in lines_of} == {
         "messages_sent_total": 2,
         "messages_received_total": 1,
         "bytes_sent_total": 15,

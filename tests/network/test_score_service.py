@@ -626,7 +626,7 @@ def test_metrics_count_outcomes_and_never_show_a_score(wired):
     wired.service.seconds.clear()
     wired.service.seconds.update({0.002: 1, 0.01: 2, 0.5: 3, np.inf: 4})
     bounds = [line.split()[1] for line in page.metrics().splitlines() if line.startswith("colonnade_score_seconds_b")]
-    assert bounds == ["1", "1", "3", "3", "3", "3", "3", "6", "6", "6", "10"]
+    assert list(map(float, bounds)) == [1, 1, 3, 3, 3, 3, 3, 6, 6, 6, 10]
     assert "colonnade_score_seconds_count 10" in page.metrics()
     assert "colonnade_score_parties_connected 2" in text
     assert str(found["score"]) not in text

@@ -125,11 +125,11 @@ def test_the_page_shows_each_run_and_every_party_and_progress_is_noted_when_ther
     made.show_on(page)
     shown = page.metrics()
     for line in (
-        'run_round{job="job"} 3',
-        'run_bytes{job="job"} 5000',
-        'party_connected{party="a"} 0',
-        'party_connected{party="b"} 1',
-        "runs_most 2",
+        'run_round{job="job"} 3.0',
+        'run_bytes{job="job"} 5000.0',
+        'party_connected{party="a"} 0.0',
+        'party_connected{party="b"} 1.0',
+        "runs_most 2.0",
     ):
         assert f"colonnade_{line}\n" in shown
     assert 'party="c"' not in shown

@@ -6,23 +6,23 @@ import contextlib
 import socket
 import ssl
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
 
 from colonnade.errors import InvalidInput
-from colonnade.network import certs, rate_limit, status_page
+from colonnade.network import certs, page_app, page_server, rate_limit, status_page
 from colonnade.network.rate_limit import RateLimit
 from colonnade.network.status_page import Answered, Asked, StatusPage, page
-from colonnade.network.transport.metrics import Metrics
+from colonnade.network.transport.metrics import Metrics, exposition
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
@@ -36,23 +36,24 @@ def get(port: int, path: str) -> tuple[int, str]:
             return refused.code, refused.read().decode()
 
 
-def samples(text: str) -> dict[str, str]:
-    return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+def samples(text: str) -> dict[str, float]:
+    lines = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, value in lines}
 
 
 def test_the_page_shows_metrics_and_who_is_alive_and_who_is_ready_on_the_loopback_interface() -> None:
     metrics, well = Metrics(), threading.Event()
     metrics.sent(5)
     metrics.refuse("name")
-    with page(metrics.text, well.is_set) as port:
+    with page(metrics.families, well.is_set) as port:
         status, text = get(port, "/metrics")
-        assert metrics.text() in text
+        assert exposition(metrics.families()) in text
         found = samples(text)
         assert (
             found["colonnade_stream_messages_sent_total"],
             found["colonnade_stream_bytes_sent_total"],
             found['colonnade_stream_refused_total{reason="name"}'],
-        ) == ("1", "5", "1")
+        ) == (1, 5, 1)
         assert (status, get(port, "/ready"), get(port, "/else")[0]) == (200, (503, "not connected\n"), 404)
         assert get(port, "/health")[0] == 200  # waiting for the others is no reason to be restarted
         well.set()
@@ -82,18 +83,19 @@ def post(port: int, path: str, body: bytes) -> tuple[int, bytes]:
 
 
 def test_named_numbers_are_shown_in_the_format_of_prometheus(shown: StatusPage) -> None:
-    lines = get(shown.port, "/metrics")[1].splitlines()
-    assert "# TYPE colonnade_jobs gauge" in lines
-    assert 'colonnade_jobs{state="queued"} 2' in lines
-    assert 'colonnade_jobs{state="od\\"d\\n"} 0.5' in lines
-    assert "colonnade_runs_total 7" in lines
+    text = get(shown.port, "/metrics")[1]
+    assert "# TYPE colonnade_jobs gauge" in text.splitlines()
+    found = samples(text)
+    assert found['colonnade_jobs{state="queued"}'] == 2
+    assert found['colonnade_jobs{state="od\\"d\\n"}'] == 0.5
+    assert found["colonnade_runs_total"] == 7
 
 
 def test_a_route_answers_posts_within_its_size_and_hides_the_text_of_errors(
     shown: StatusPage, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert post(shown.port, "/echo", b"hello") == (200, b"127.0.0.1 hello")
-    with mock.patch.object(status_page, "LARGEST", 100):
+    with mock.patch.object(page_app, "LARGEST", 100):
         assert post(shown.port, "/echo", bytes(101))[0] == 413
     assert post(shown.port, "/nowhere", b"1")[0] == 404
     status, said = post(shown.port, "/broken", b"")
@@ -113,7 +115,7 @@ def raw_post(port: int, length: bytes, body: bytes = b"") -> bytes:
 
 @pytest.mark.parametrize(
     ("length", "status"),
-    [(b"", 411), (b"-1", 411), (b"+1", 411), (b"\xb2", 411), (b"9" * 16, 411), (b"9" * 15, 413), (b"0", 200)],
+    [(b"", 400), (b"-1", 400), (b"+1", 400), (b"\xb2", 400), (b"9" * 16, 411), (b"9" * 15, 413), (b"0", 200)],
 )
 def test_a_length_is_written_in_at_most_fifteen_plain_digits(shown: StatusPage, length: bytes, status: int) -> None:
     assert raw_post(shown.port, length).split()[1] == b"%d" % status
@@ -122,6 +124,24 @@ def test_a_length_is_written_in_at_most_fifteen_plain_digits(shown: StatusPage, 
 def test_a_body_that_was_cut_off_is_given_to_nobody(shown: StatusPage) -> None:
     assert raw_post(shown.port, b"5", b"hello").endswith(b" hello")
     assert raw_post(shown.port, b"6", b"hello") == b""
+
+
+@pytest.mark.parametrize(
+    ("head", "answer"),
+    [
+        (b"", b"HTTP/1.1 411 "),  # in pieces, whose sum nobody says
+        (b"Content-Length: 5\r\n", b"HTTP/1.1 200 "),
+        (b"Content-Length: 6\r\n", b""),
+        (b"Content-Length: 4\r\n", b""),
+    ],
+)
+def test_a_body_in_pieces_is_as_long_as_it_was_said_to_be(shown: StatusPage, head: bytes, answer: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", shown.port), timeout=20) as line:
+        line.sendall(b"POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n" + head)
+        line.sendall(b"\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n")
+        found = answer_on(line)
+    assert found.startswith(answer)
+    assert bool(found) == bool(answer)
 
 
 def test_a_name_that_is_no_name_of_a_metric_is_refused() -> None:
@@ -142,7 +162,7 @@ def answer_on(connection: socket.socket) -> bytes:
 
 def is_busy(answer: bytes) -> bool:
     head, _, body = answer.partition(b"\r\n\r\n")
-    return head.startswith(b"HTTP/1.0 503 ") and b"\r\nConnection: close" in head and b"try again" in body
+    return head.startswith(b"HTTP/1.1 503 ") and b"\r\nconnection: close" in head.lower() and b"try again" in body
 
 
 def test_three_hundred_slow_clients_keep_nobody_from_the_page_and_all_but_the_last_are_told_503() -> None:
@@ -152,11 +172,11 @@ def test_three_hundred_slow_clients_keep_nobody_from_the_page_and_all_but_the_la
         b"G",
         b"GET /hea",
         b"GET /health HTTP/1.1\r\nHost: 127",
-        b"POST /echo HTTP/1.1\r\nContent-Length: 9\r\n\r\n1",
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n1",
     )
     made = StatusPage()
     made.post("/echo", lambda asked: Answered(200, asked.body))
-    with mock.patch.object(status_page, "ARRIVAL", 3600.0), made, contextlib.ExitStack() as open_ones:
+    with mock.patch.object(page_server, "ARRIVAL", 3600.0), made, contextlib.ExitStack() as open_ones:
         slow = []
         for number in range(300):
             slow.append(open_ones.enter_context(socket.create_connection(("127.0.0.1", made.port), timeout=20)))
@@ -164,7 +184,7 @@ def test_three_hundred_slow_clients_keep_nobody_from_the_page_and_all_but_the_la
         assert get(made.port, "/health") == (200, "alive\n")
         assert get(made.port, "/ready")[0] == 200
         assert post(made.port, "/echo", b"1") == (200, b"1")
-        turned_away = slow[: 300 - status_page.A_SOURCE]
+        turned_away = slow[: 300 - page_server.A_SOURCE]
         assert all(is_busy(answer_on(one)) for one in turned_away)
         assert made.refused["connections"] >= len(turned_away)
         still_there = slow[-1]  # of the last few, who is told nothing until its time is over
@@ -173,32 +193,29 @@ def test_three_hundred_slow_clients_keep_nobody_from_the_page_and_all_but_the_la
 
 
 def test_as_many_arrive_at_once_as_are_said_and_the_next_takes_the_place_of_the_slowest() -> None:
-    server: Any = object.__new__(status_page._Server)  # no port: its book of connections alone
-    server.arriving, server.bound = {}, threading.Lock()
-    server.page = SimpleNamespace(refused=Counter())
-    with mock.patch.multiple(status_page, CONNECTIONS=5, A_SOURCE=3), contextlib.ExitStack() as last:
+    book = page_server.Book(Counter())  # no port: its book of connections alone
+    with mock.patch.multiple(page_server, CONNECTIONS=5, A_SOURCE=3):
 
-        def come(host: str) -> socket.socket:
-            here, there = socket.socketpair()
-            last.enter_context(here)
-            last.enter_context(there)
-            assert server.verify_request(here, (host, 1))
+        def come(host: str) -> Any:
+            here = mock.Mock(source=host)
+            book.enter(here)
             return here
 
         first, second, third = (come("a") for _ in range(3))
-        assert list(server.arriving) == [first, second, third]
+        assert list(book.arriving) == [first, second, third]
         fourth = come("a")
-        assert list(server.arriving) == [second, third, fourth]
+        assert list(book.arriving) == [second, third, fourth]
         fifth, sixth = come("b"), come("c")
-        assert list(server.arriving) == [second, third, fourth, fifth, sixth]
+        assert list(book.arriving) == [second, third, fourth, fifth, sixth]
         seventh = come("d")  # one too many in all: where most come from, one has to go
-        assert list(server.arriving) == [third, fourth, fifth, sixth, seventh]
-        assert server.page.refused == {"connections": 2}
+        assert list(book.arriving) == [third, fourth, fifth, sixth, seventh]
+        assert book.refused == {"connections": 2}
+        assert [one.turn_away.call_count for one in (first, second, third)] == [1, 1, 0]
 
 
 def test_a_crowd_of_many_addresses_makes_room_where_it_is_largest() -> None:
     with (
-        mock.patch.multiple(status_page, ARRIVAL=3600.0, CONNECTIONS=6, A_SOURCE=4),
+        mock.patch.multiple(page_server, ARRIVAL=3600.0, CONNECTIONS=6, A_SOURCE=4),
         StatusPage() as made,
         contextlib.ExitStack() as open_ones,
     ):
@@ -228,7 +245,7 @@ def test_a_request_above_those_that_are_being_answered_is_told_503_and_health_is
     made = StatusPage()
     made.post("/slow", slow_route)
     request = b"POST /slow HTTP/1.0\r\nContent-Length: 2\r\n\r\nok"
-    with mock.patch.multiple(status_page, **bounds), made, contextlib.ExitStack() as open_ones:
+    with mock.patch.multiple(page_server, **bounds), made, contextlib.ExitStack() as open_ones:
 
         def asking(number: int) -> socket.socket:
             there = (f"127.0.0.{number if 'CONNECTIONS' in bounds else 1}", 0)
@@ -252,20 +269,59 @@ def test_a_request_above_those_that_are_being_answered_is_told_503_and_health_is
 def test_a_request_that_does_not_arrive_in_time_is_hung_up_on() -> None:
     with StatusPage() as made, socket.create_connection(("127.0.0.1", made.port), timeout=20) as silent:
         silent.sendall(b"GET /hea")
-        with mock.patch.object(status_page, "ARRIVAL", 0.05):  # 0 would be a socket that does not wait at all
+        with mock.patch.object(page_server, "ARRIVAL", 0.05):  # 0 would be a socket that does not wait at all
             assert silent.recv(1) == b""
 
 
-def test_under_tls_a_peer_is_who_its_certificate_names_and_a_stranger_is_nobody(tmp_path: Path) -> None:
-    certs.init(tmp_path)
-    certs.issue(tmp_path, "coordinator", hosts=["localhost"])
-    certs.issue(tmp_path, "lab", hosts=["clinic"])  # a host that is called as another party proves nothing
-    certs.issue(tmp_path, "gone")
+def test_an_answer_that_nobody_reads_gives_its_place_back() -> None:
+    made = StatusPage()
+    made.post("/large", lambda asked: Answered(200, bytes(1 << 26)))
+    with made, socket.create_connection(("127.0.0.1", made.port), timeout=20) as line:
+        line.sendall(b"POST /large HTTP/1.0\r\nContent-Length: 0\r\n\r\n")
+        assert line.recv(1) == b"H"
+        assert made._server is not None
+        book, until = made._server.book, time.monotonic() + 20
+        assert len(book.answering) == 1
+        with mock.patch.object(page_server, "ARRIVAL", 0.05):
+            while book.answering and time.monotonic() < until:
+                time.sleep(0.01)
+        assert not book.answering
+        with contextlib.suppress(ConnectionResetError):
+            assert len(answer_on(line)) < 1 << 26
+
+
+def lab_and_coordinator(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    certs.init(folder)
+    certs.issue(folder, "coordinator", hosts=["localhost"])
+    certs.issue(folder, "lab", hosts=["clinic"])  # a host that is called as another party proves nothing
     theirs, ours = (ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER))
     for made, name in ((theirs, "lab"), (ours, "coordinator")):
-        made.load_verify_locations(tmp_path / "authority.pem")
-        made.load_cert_chain(tmp_path / f"{name}.pem", tmp_path / f"{name}.key")
+        made.load_verify_locations(folder / "authority.pem")
+        made.load_cert_chain(folder / f"{name}.pem", folder / f"{name}.key")
         made.verify_mode = ssl.CERT_REQUIRED
+    return theirs, ours
+
+
+def test_who_dawdles_at_the_handshake_of_tls_makes_room_as_others_do(tmp_path: Path) -> None:
+    theirs, ours = lab_and_coordinator(tmp_path)
+    with (
+        mock.patch.multiple(page_server, ARRIVAL=3600.0, A_SOURCE=3),
+        StatusPage(tls=ours) as made,
+        contextlib.ExitStack() as open_ones,
+    ):
+        slow = []
+        for number in range(6):
+            slow.append(open_ones.enter_context(socket.create_connection(("127.0.0.1", made.port), timeout=20)))
+            slow[-1].sendall(b"\x16\x03\x01"[: number % 4])  # nothing, or the beginning of a greeting
+        with urllib.request.urlopen(f"https://localhost:{made.port}/health", context=theirs, timeout=20) as answer:
+            assert answer.status == 200
+        assert all(answer_on(one) == b"" for one in slow[:4])
+        assert made.refused["connections"] == 4
+
+
+def test_under_tls_a_peer_is_who_its_certificate_names_and_a_stranger_is_nobody(tmp_path: Path) -> None:
+    theirs, ours = lab_and_coordinator(tmp_path)
+    certs.issue(tmp_path, "gone")
     listed = certs.tls_in(tmp_path, "coordinator")
     certs.revoke(tmp_path, "gone")
     page = StatusPage(tls=ours, revoked=replace(listed, revoked=tmp_path / "revoked.pem").revocations())

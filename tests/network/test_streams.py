@@ -761,7 +761,7 @@ def test_a_party_that_dialled_another_port_than_the_hubs_is_told(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "colonnade.network.transport")
-    with page(str, lambda: True, 0) as port, Party(port, files(folder, "hospital")) as party:
+    with page(list, lambda: True, 0) as port, Party(port, files(folder, "hospital")) as party:
         eventually(lambda: party.states.count("waiting") >= 2)
     ((reason, sentence),) = told(caplog)
     assert reason == "no_tls"

@@ -119,7 +119,7 @@ def _fit_between(
         last.enter_context(hub)
         board = hub.open(fed.away)
         if metrics is not None:
-            last.enter_context(page(hub.metrics.text, lambda: board.connected() == set(fed.parties), metrics))
+            last.enter_context(page(hub.metrics.families, lambda: board.connected() == set(fed.parties), metrics))
         return co.fit(fed, asked.problem, asked.method, asked.privacy, engine=hub, store=store, progress=progress)
 
 
@@ -134,7 +134,7 @@ def _rehearse(
     assert fed.away is not None
     hub.rehearse()
     if metrics is not None:
-        with page(hub.metrics.text, lambda: False, metrics):
+        with page(hub.metrics.families, lambda: False, metrics):
             """The port is free."""
     supposed = suppose_rows(fed.away, rows)
     propose_call(supposed, asked)

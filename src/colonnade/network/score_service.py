@@ -24,7 +24,8 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,6 +51,9 @@ from colonnade.network.score_parts import (
 )
 from colonnade.network.status_page import Answered, Asked, StatusPage
 from colonnade.network.transport.direct import Lines, Neighbour
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
 
 ROWS = 1000  # of one request
 KEPT = 4096  # answers to requests with an id
@@ -394,16 +398,16 @@ class ScoreService:
             return False
         return True
 
-    def _histogram(self) -> str:
-        name, total = "colonnade_score_seconds", 0
-        lines = [f"# HELP {name} Seconds that requests took.", f"# TYPE {name} histogram"]
+    def _histogram(self) -> list[Metric]:
+        from prometheus_client.core import HistogramMetricFamily
+
         with self._lock:
-            for bound in BUCKETS:
-                total += self.seconds[bound]
-                lines.append(f'{name}_bucket{{le="{bound:g}"}} {total}')
-            count = total + self.seconds[np.inf]
-            lines += [f'{name}_bucket{{le="+Inf"}} {count}', f"{name}_sum {self.time:.6f}", f"{name}_count {count}"]
-        return "\n".join(lines) + "\n"
+            so_far = accumulate(self.seconds[bound] for bound in (*BUCKETS, np.inf))
+            names = [*(f"{bound:g}" for bound in BUCKETS), "+Inf"]
+            buckets = list(zip(names, map(float, so_far), strict=True))
+            shown = HistogramMetricFamily("colonnade_score_seconds", "Seconds that requests took.")
+            shown.add_metric([], buckets, self.time)
+        return [shown]
 
 
 def _read(body: bytes) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""The server of the live view, the standard library's, on the loopback address, read-only; and its pages.
+"""The server of the live view, on the loopback address, read-only; and its pages.
 
 Who may read   whoever knows the token, which is random and part of every address. A page of another site cannot guess
                it; a name that points at this machine is refused by its Host header, a script's request by its Origin.
 What is served fixed routes. No part of an address becomes part of a path: a run is looked up in the journal.
+Bounds         those of every page (network/page_server.py).
 Pages          whole HTML that reads without a script, which only fetches it again.
 """
 
@@ -11,16 +12,15 @@ from __future__ import annotations
 import hmac
 import math
 import secrets
-import sys
 from collections.abc import Sequence
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING
 
 from colonnade.cli.live.reading import Message, NotReadable, Reader, Run
 from colonnade.errors import ColonnadeError, InvalidInput
+from colonnade.network.status_page import check_extra
 from colonnade.privacy.events import shown
 from colonnade.runs.budgets import Account
 from colonnade.runs.result import load
@@ -30,6 +30,11 @@ from colonnade.views.page import render_report
 from colonnade.views.parts import POLICY, Section, paragraph, piece, table
 from colonnade.views.verdict import chip
 
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
 ADDRESS = "127.0.0.1"
 UNKNOWN = "not known here"
 CELLS = "live_parts.html"
@@ -37,6 +42,14 @@ PAGE_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
+KEPT_TO_ITSELF = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
 HTML, CSS, SCRIPT = (f"text/{kind}; charset=utf-8" for kind in ("html", "css", "javascript"))
 Answer = tuple[HTTPStatus, str, str, str]  # status, kind, policy, text
 
@@ -45,25 +58,36 @@ class Server:
     """The pages of one store, on one port."""
 
     def __init__(self, store: str | Path, port: int = 0) -> None:
+        check_extra()
+        from colonnade.network.page_server import PageServer
+
         self.reader = Reader(store)
         self.token = secrets.token_urlsafe(24)
-        handler = type("Handler", (_Handler,), {"ours": self})
         try:
-            self.http = _Http((ADDRESS, port), handler)
+            self.http = PageServer(self._app(), port, ADDRESS)
         except OSError as error:
             why = f"cannot listen on port {port}: {error.strerror}"
             raise InvalidInput(f"{why}. Choose another with --port, or leave it out.") from error
-        self.port = int(self.http.server_address[1])
+        self.port = self.http.port
         self.url = f"http://{ADDRESS}:{self.port}/{self.token}/"
 
     def serve(self) -> None:
         """Serve until Ctrl-C."""
-        try:
-            self.http.serve_forever()
-        except KeyboardInterrupt:
-            pass  # the way to stop it
-        finally:
-            self.http.server_close()
+        self.http.serve()
+
+    def _app(self) -> Starlette:
+        from starlette.routing import Route
+
+        from colonnade.network.page_app import make_app
+
+        def get(request: Request) -> Response:
+            host, origin = (request.headers.get(name) for name in ("host", "origin"))
+            return _response(self.answer(host, origin, request.scope["raw_path"].decode("ascii", "replace")))
+
+        def only_reading(request: Request) -> Response | None:
+            return None if request.method in ("GET", "HEAD") else _response(_refused(HTTPStatus.NOT_IMPLEMENTED))
+
+        return make_app([Route("/{rest:path}", get)], only_reading)
 
     # -------------------------------------------------------------------------------- answers
 
@@ -72,7 +96,7 @@ class Server:
         hosts = {f"{ADDRESS}:{self.port}", f"localhost:{self.port}"}
         if host not in hosts or (origin is not None and origin != f"http://{host}"):
             return _refused(HTTPStatus.FORBIDDEN)
-        token, slash, rest = path.partition("?")[0].removeprefix("/").partition("/")
+        token, slash, rest = path.removeprefix("/").partition("/")
         if not slash or not hmac.compare_digest(token.encode(), self.token.encode()):
             return _refused(HTTPStatus.NOT_FOUND)
         up = "../" * rest.count("/")
@@ -118,50 +142,11 @@ def _refused(status: HTTPStatus) -> Answer:
     return status, HTML, PAGE_POLICY, text
 
 
-class _Http(ThreadingHTTPServer):
-    """A request in flight does not keep the process alive."""
+def _response(answer: Answer) -> Response:
+    from starlette.responses import Response
 
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away in the middle of an answer is nothing to tell about."""
-        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
-            super().handle_error(request, client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """Reads the head of a request, and writes an answer with the headers that keep it to itself."""
-
-    ours: ClassVar[Server]
-    protocol_version = "HTTP/1.0"  # one request a connection: none outlives the server
-    server_version = "colonnade"
-    sys_version = ""
-    timeout = 15  # seconds for a request to arrive
-
-    def do_GET(self) -> None:
-        status, kind, policy, text = self.ours.answer(self.headers["Host"], self.headers["Origin"], self.path)
-        body = text.encode()
-        self.send_response(status)
-        for name, value in {
-            "Content-Type": kind,
-            "Content-Length": str(len(body)),
-            "Content-Security-Policy": policy,
-            "Cache-Control": "no-store",
-            "Referrer-Policy": "no-referrer",
-            "X-Content-Type-Options": "nosniff",
-            "X-Frame-Options": "DENY",
-            "Cross-Origin-Resource-Policy": "same-origin",
-            "Cross-Origin-Opener-Policy": "same-origin",
-        }.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    do_HEAD = do_GET  # noqa: N815  the name that the base class looks for
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name is the base class's
-        """Nothing: an address holds the token."""
+    status, kind, policy, text = answer
+    return Response(text, status, {**KEPT_TO_ITSELF, "Content-Security-Policy": policy}, kind)
 
 
 # ------------------------------------------------------------------------------------------------ pages

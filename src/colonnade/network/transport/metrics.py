@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
 
 
 def _counter(meaning: str) -> int:
@@ -50,18 +55,39 @@ class Metrics:
         with self._lock:
             self.refused[reason] += 1
 
-    def text(self) -> str:
-        """In the exposition format of Prometheus."""
+    def families(self) -> list[Metric]:
+        """What Prometheus is shown."""
         with self._lock:
-            lines = []
-            for one in fields(self):
-                if meaning := one.metadata.get("meaning"):
-                    lines += [*_head(one.name, meaning), f"colonnade_stream_{one.name}_total {getattr(self, one.name)}"]
-            lines += _head("refused", "What was refused, by reason.")
-            for reason, count in sorted(self.refused.items()):
-                lines.append(f'colonnade_stream_refused_total{{reason="{reason}"}} {count}')
-        return "\n".join(lines) + "\n"
+            found = [
+                family("counter", f"colonnade_stream_{one.name}_total", meaning, getattr(self, one.name))
+                for one in fields(self)
+                if (meaning := one.metadata.get("meaning"))
+            ]
+            refused = family(
+                "counter", "colonnade_stream_refused_total", "What was refused, by reason.", self.refused, "reason"
+            )
+        return [*found, refused]
 
 
-def _head(name: str, meaning: str) -> list[str]:
-    return [f"# HELP colonnade_stream_{name}_total {meaning}", f"# TYPE colonnade_stream_{name}_total counter"]
+def family(kind: str, name: str, meaning: str, samples: float | Mapping[str, float], label: str = "") -> Metric:
+    """One metric, a "gauge" or a "counter", as prometheus_client writes it: one number, or one for each of `label`."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    made = GaugeMetricFamily if kind == "gauge" else CounterMetricFamily
+    found: GaugeMetricFamily | CounterMetricFamily = made(name, meaning, labels=[label] if label else None)
+    for value, number in sorted(samples.items()) if isinstance(samples, Mapping) else [("", samples)]:
+        found.add_metric([value] if label else [], number)
+    return found
+
+
+def exposition(families: Iterable[Metric]) -> str:
+    """Metrics in the text format of Prometheus."""
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    class Collector:
+        def collect(self) -> Iterable[Metric]:
+            return families
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Collector())
+    return generate_latest(registry).decode()

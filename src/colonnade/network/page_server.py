@@ -1,0 +1,296 @@
+"""Pages under uvicorn, with bounds: it serves the page about a service and the live view.
+
+    server = PageServer(make_app(routes, refuse), port=9464)
+    with server:
+        ...
+
+Everything is bounded, in all and from one address: requests that arrive, and requests that are being answered; the
+seconds that one may take to arrive, the handshake of TLS included, and those that its answer may take to be read. Where
+too many arrive the slowest makes room for the newest and is told 503, so that those who dawdle keep nobody out. uvicorn
+alone would refuse the newest, and counts nobody who is still at the handshake: hence the loop that accepts is here.
+
+A connection carries one request. uvicorn's own log stays silent: it would have addresses and the text of errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import socket
+import ssl
+import threading
+import time
+from collections import Counter
+from typing import Self
+
+import uvicorn
+from anyio.to_thread import current_default_thread_limiter
+from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from colonnade.network.page_app import BUSY
+
+ARRIVAL = 10.0  # seconds for a request to arrive, and for its answer to be read
+CONNECTIONS, A_SOURCE = 64, 16
+HEAD = 1 << 14  # bytes of a request without its body
+
+_KNOCKING = 512  # a crowd may knock at once; nobody waits for a second knock
+_PARTING = 1  # seconds for the last words of TLS, and for answers that are under way when the server stops
+_BUSY = (
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    f"Content-Length: {len(BUSY)}\r\nConnection: close\r\n\r\n{BUSY}"
+).encode()
+
+
+class Book:
+    """Who is there. The event loop alone writes in it."""
+
+    def __init__(self, refused: Counter[str]) -> None:
+        self.refused = refused
+        self.arriving: dict[Visitor, float] = {}  # since when
+        self.answering: set[Visitor] = set()  # those with a place, until they have gone
+        self.reading: dict[Visitor, float] = {}  # since when the answer is all theirs
+
+    def enter(self, visitor: Visitor) -> None:
+        """Take every connection; where there are too many, the one that has been sending for longest has to go."""
+        sources = Counter(one.source for one in self.arriving)
+        if sources[visitor.source] >= A_SOURCE:
+            self._turn_away(visitor.source)
+        elif sources.total() >= CONNECTIONS:
+            self._turn_away(sources.most_common(1)[0][0])
+        self.arriving[visitor] = time.monotonic()
+
+    def _turn_away(self, source: str) -> None:
+        theirs = {one: since for one, since in self.arriving.items() if one.source == source}
+        slowest = min(theirs, key=lambda one: theirs[one])
+        del self.arriving[slowest]
+        self.refused["connections"] += 1
+        slowest.turn_away()
+
+    def arrived(self, visitor: Visitor) -> bool:
+        """A request is here; false where it was turned away before."""
+        return self.arriving.pop(visitor, None) is not None
+
+    def admit(self, visitor: Visitor) -> bool:
+        """Give it a place among the requests that are being answered; false where there is none."""
+        sources = Counter(one.source for one in self.answering)
+        free = sources.total() < CONNECTIONS and sources[visitor.source] < A_SOURCE
+        if free:
+            self.answering.add(visitor)
+        else:
+            self.refused["connections"] += 1
+        return free
+
+    def leave(self, visitor: Visitor) -> None:
+        self.arriving.pop(visitor, None)
+        self.answering.discard(visitor)
+        self.reading.pop(visitor, None)
+
+    def late(self) -> list[Visitor]:
+        """One byte now and then keeps no connection: the whole request has its time, and so has its answer."""
+        now = time.monotonic()
+        waiting = [*self.arriving.items(), *self.reading.items()]
+        return [one for one, since in waiting if now - since > ARRIVAL]
+
+
+class Visitor(H11Protocol):
+    """One connection, as uvicorn reads it, with its place in the book."""
+
+    def __init__(self, server: _Server, source: str) -> None:
+        super().__init__(server.config, server.server_state, {"visitor": self}, asyncio.get_running_loop())
+        self.source = source
+        self.opening: asyncio.Task[None] | None = None
+        self._book = server.book
+        self._secured = server.tls is not None
+        self._is_open = False
+        self._is_over = False
+        self._turned_away = False
+
+    # ------------------------------------------------------------------------ what the book and the app do with it
+
+    def turn_away(self) -> None:
+        """Say 503, however little of the request is here."""
+        self._turned_away = True
+        if self._is_open:
+            self._say_busy()
+        elif self._secured and self.opening is not None:
+            self.opening.cancel()  # nobody speaks HTTP with it yet
+
+    def _say_busy(self) -> None:
+        self._silence()
+        self.transport.write(_BUSY)
+        self.transport.close()
+
+    def _silence(self) -> None:
+        """The app, which may still wait for a body, answers nothing any more."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+
+    def hang_up(self) -> None:
+        if self._is_open:
+            self._silence()
+            self.transport.abort()
+        elif self.opening is not None:
+            self.opening.cancel()
+
+    def arrived(self) -> bool:
+        return self._book.arrived(self)
+
+    def admit(self) -> bool:
+        return self._book.admit(self)
+
+    def answered(self) -> None:
+        """The answer is all theirs, to be read."""
+        if not self._is_over:
+            self._book.reading[self] = time.monotonic()
+
+    def certificate(self) -> bytes | None:
+        """The certificate that was shown under TLS, in DER."""
+        secured = self.transport.get_extra_info("ssl_object")
+        return None if secured is None else secured.getpeercert(binary_form=True)
+
+    # ------------------------------------------------------------------------ what asyncio and uvicorn call
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._is_open = True
+        if self._turned_away:
+            self._say_busy()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._turned_away:
+            super().data_received(data)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio keeps the connection where it is told True
+        """Who has said all hears the answer still; half a request gets none. TLS knows no such half."""
+        return self.cycle is not None and not self.cycle.more_body and not self._secured
+
+    def send_400_response(self, msg: str) -> None:
+        self._book.refused["request"] += 1
+        super().send_400_response(msg)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_over = True
+        self._book.leave(self)
+        super().connection_lost(exc)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, but for who is let in: it is given no socket of its own to accept at."""
+
+    def __init__(
+        self, config: uvicorn.Config, listener: socket.socket, tls: ssl.SSLContext | None, refused: Counter[str]
+    ) -> None:
+        super().__init__(config)
+        self.tls, self.book = tls, Book(refused)
+        self._listener = listener
+        self._accepting: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        current_default_thread_limiter().total_tokens = math.inf  # the book bounds who is being answered
+        self._accepting = asyncio.create_task(self._accept())
+
+    async def on_tick(self, counter: int) -> bool:
+        for visitor in self.book.late():
+            visitor.hang_up()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._accepting is not None:
+            self._accepting.cancel()
+        for visitor in list(self.book.arriving):
+            visitor.hang_up()
+        await asyncio.sleep(0)  # they are gone before uvicorn looks for those that are left
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):  # who reads slowly holds up nobody
+            connection.transport.abort()
+        await asyncio.sleep(0)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(self._listener)
+            except OSError:  # no descriptor is left, or whoever knocked has gone
+                await asyncio.sleep(0.1)
+                continue
+            visitor = Visitor(self, address[0])
+            self.book.enter(visitor)
+            visitor.opening = loop.create_task(self._open(connection, visitor))
+            await asyncio.sleep(0)  # a crowd that knocks keeps nobody waiting who is inside
+
+    async def _open(self, connection: socket.socket, visitor: Visitor) -> None:
+        secured = self.tls is not None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: visitor,
+                connection,
+                ssl=self.tls,
+                ssl_handshake_timeout=ARRIVAL if secured else None,
+                ssl_shutdown_timeout=_PARTING if secured else None,
+            )
+        except OSError:  # it hung up, was too slow, or speaks no TLS: no event of ours
+            self.book.refused["connection"] += 1
+            self.book.leave(visitor)
+        except asyncio.CancelledError:
+            self.book.leave(visitor)
+            raise
+
+
+class PageServer:
+    """An app on a port, in a thread of its own, for as long as its context lasts. The port is taken at once."""
+
+    def __init__(
+        self,
+        app: Starlette,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        *,
+        tls: ssl.SSLContext | None = None,
+        refused: Counter[str] | None = None,
+    ) -> None:
+        """tls  of this side, for peers that speak TLS
+        refused  where those that were refused are counted.
+        """
+        self._listener = socket.create_server((host, port), backlog=_KNOCKING)
+        self._listener.setblocking(False)
+        self.host, self.port = self._listener.getsockname()[:2]
+        config = uvicorn.Config(
+            app,
+            loop="asyncio",
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            proxy_headers=False,  # an address is the connection's, never what a header says
+            server_header=False,
+            headers=[("connection", "close")],
+            h11_max_incomplete_event_size=HEAD,
+            timeout_graceful_shutdown=_PARTING,
+        )
+        self._server = _Server(config, self._listener, tls, refused if refused is not None else Counter())
+        self.book = self._server.book
+        self._thread = threading.Thread(target=self._server.run, args=([],), name="page-server", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            time.sleep(0.001)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+        self.close()
+
+    def close(self) -> None:
+        """Give the port back."""
+        self._listener.close()
+
+    def serve(self) -> None:
+        """Serve until Ctrl-C."""
+        with contextlib.suppress(KeyboardInterrupt), self:
+            threading.Event().wait()  # to join the thread would take it for ended when a signal comes
