@@ -688,7 +688,7 @@ WRONG: Wrong = {
     "a config key that is unknown": (
         lambda folder: cli("fit", holder(folder, top="epsilon = 1.0\n")),
         Said,
-        "FOLDER/c.toml, line 1 (epsilon = 1.0): epsilon unknown; a job has problem, method, privacy, data, store, report, output. Correct the name, or take it out.",
+        "FOLDER/c.toml, line 1 (epsilon = 1.0): epsilon is unknown; there are problem, method, privacy, data, store, report, output",
     ),
     "a config table that is not there": (
         lambda folder: cli("fit", holder(folder, problem="")),

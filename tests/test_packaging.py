@@ -151,7 +151,7 @@ def test_the_source_distribution_holds_every_file_that_git_keeps(tmp_path: Path)
 
 def test_importing_the_package_loads_none_of_its_heavy_libraries() -> None:
     heavy = "numpy scipy numba sklearn polars pyarrow plotly networkx dp_accounting cryptography rich pandas ray grpc"
-    heavy += " jinja2 starlette uvicorn prometheus_client"
+    heavy += " jinja2 starlette uvicorn prometheus_client msgspec"
     loaded = python("import sys, colonnade; print(*{name.partition('.')[0] for name in sys.modules})")
     assert not set(heavy.split()) & set(loaded.split())
 

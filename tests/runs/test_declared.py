@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import colonnade as co
-from colonnade.runs.declared import Label, Mark, Wrong, from_table, read_schemas, refuse_marks
+from colonnade.data.text_file import from_table
+from colonnade.fields import Wrong
+from colonnade.runs.declared import Label, Mark, read_schemas, refuse_marks
 
 HERE = Path()
 X = {"type": "numeric", "name": "x", "low": 0.0, "high": 9.0}
@@ -82,13 +84,13 @@ def test_a_mistake_is_looked_for_from_its_table_on() -> None:
 
 
 LABELS = [
-    ({"party": "a"}, 'data.label needs column = "..."'),
+    ({"party": "a"}, "data.label needs column, a text"),
     ({"party": "a", "column": "y", "positive": 1.5}, "data.label.positive must be a class"),
     ({"party": "a", "column": "y", "negative": "no"}, "needs positive"),
     ({"party": "a", "column": "y", "positive": "yes", "negative": "yes"}, "is the positive class"),
     ({"party": "a", "column": "y", "positive": "yes", "low": 0, "high": 1}, "leave one out"),
     ({"party": "a", "column": "y", "low": 0}, "data.label is not right"),
-    ({"party": "a", "column": "y", "source": "hearsay"}, "data.label is not right"),
+    ({"party": "a", "column": "y", "source": "hearsay"}, "data.label.source must be one of 'declared', 'data'"),
     ({"party": "a", "column": "y", "colour": 1}, "data.label.colour is unknown"),
     (["a"], "must be a pair"),
     (["a", 3], "must be a pair"),

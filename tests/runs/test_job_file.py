@@ -53,7 +53,7 @@ def test_tables_that_others_read_are_handed_on_as_they_are(tmp_path: Path) -> No
 # What is written instead of WHOLE; the line that the answer names; words of the answer.
 MISTAKES = [
     ("[problem\n", None, "not a TOML file"),
-    ("[solver]\nx = 1\n", 1, "unknown; a job has problem, method, privacy"),
+    ("[solver]\nx = 1\n", 1, "solver is unknown; there are problem, method, privacy"),
     ("[method]\n", None, "has no [problem]; write at least"),
     ("problem = 3\n", 1, "must be a table, as in [problem]"),
     ('[problem]\nloss = "Logistc"\n', 2, '"Logistc" is not known; write loss = "Logistic"'),

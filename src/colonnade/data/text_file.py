@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 import tomllib
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import InvalidInput
+from colonnade.fields import Wrong
 
 LARGEST = 1 << 26  # bytes of a text that people write
 LARGEST_KEY = 1 << 20  # of keys, certificates and lists of them
@@ -63,6 +65,18 @@ def toml_of(text: str) -> dict[str, Any]:
         raise InvalidInput(f"{why}. Correct it there.") from error
 
 
+def fields_in(text: str, form: str) -> dict[str, Any]:
+    """The fields of a JSON file of ours of version 1, without format and version."""
+    try:
+        raw = json.loads(text)
+    except UNREADABLE as error:
+        raise InvalidInput("it is no JSON") from error
+    found = (raw.pop("format", None), raw.pop("version", None)) if isinstance(raw, dict) else ()
+    if found != (form, 1) or type(found[1]) is not int:
+        raise InvalidInput(f"it is no {form} of version 1")
+    return dict(raw)
+
+
 @contextmanager
 def naming(where: object) -> Iterator[None]:
     """Say where a mistake is."""
@@ -70,6 +84,20 @@ def naming(where: object) -> Iterator[None]:
         yield
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from error
+
+
+@contextmanager
+def placed(path: str | Path, text: str) -> Iterator[None]:
+    """A mistake is one at a line of the text, where it names its place."""
+    try:
+        yield
+    except Wrong as wrong:
+        if not wrong.place:
+            raise InvalidInput(f"{path}: {wrong}") from wrong
+        where = from_table(text, wrong.place, wrong.table) if wrong.table else text
+        raise at_line(path, where, wrong.place, wrong.what) from wrong
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from error
 
 
 def at_line(path: str | Path, text: str, place: str, what: str, mark: str = "") -> InvalidInput:
@@ -82,6 +110,16 @@ def at_line(path: str | Path, text: str, place: str, what: str, mark: str = "") 
         number = next((at for at in range(number, len(lines)) if pattern.search(lines[at])), number)
     shown = lines[number].strip() if lines else ""
     return InvalidInput(f"{path}, line {number + 1} ({shown[:60]}): {place}{mark} {what}")
+
+
+def from_table(text: str, place: str, table: int) -> str:
+    """The text of the file with everything blanked that comes before a table of a list."""
+    words = place.split(".")
+    head = r"\s*\.\s*".join(rf'"?{re.escape(word)}"?' for word in words[: words.index("column") + 1])
+    starts = [found.start() for found in re.finditer(rf"(?m)^\s*\[\[\s*{head}\s*\]\]", text)]
+    if table >= len(starts):
+        return text
+    return re.sub(r"[^\n]", " ", text[: starts[table]]) + text[starts[table] :]
 
 
 def safe_cell(value: Any) -> Any:

@@ -20,20 +20,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
 
 from colonnade.data.federation import ROW_KEY, Federation
 from colonnade.data.schema.table import Schema
-from colonnade.data.sources import KINDS, Table, table_at
-from colonnade.data.text_file import at_line, parse_toml, read_text
+from colonnade.data.sources import KINDS, table_at
+from colonnade.data.sources import Table as Source
+from colonnade.data.text_file import at_line, parse_toml, placed, read_text
 from colonnade.errors import InvalidInput, StoreError
+from colonnade.fields import Table, Text, Wrong, check_names, inside, must, read, within
 from colonnade.methods.method import MethodBase
 from colonnade.methods.node_setup import InvalidValue, from_plain, known_methods, known_values
 from colonnade.privacy.events import Policy
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.runs import declared
-from colonnade.runs.declared import Label, Mark, Wrong, check_keys
+from colonnade.runs.declared import Label, Mark
 from colonnade.runs.fit import fit
 from colonnade.runs.new_rows import together
 from colonnade.runs.result import Fit
@@ -44,15 +48,44 @@ if TYPE_CHECKING:
 TABLES = ("problem", "method", "privacy")
 _PROBLEMS = (Problem, KernelSVM, AdaBoost)
 OTHERS = ("data", "store", "report", "output")
-DATA = ("source", "query", "on", "label", "offset", "weight", "unit", "parties")
 USUAL_DELTA = 1e-6
 PARTS = {"loss": "losses", "penalty": "penalties", "constraint": "sets"}  # of a problem, by file of their room
 PARTS_AS_IN = {"loss": '"Logistic"', "penalty": '{ type = "Ridge", a = 1e-3 }'}
 PARTS_AS_IN["constraint"] = '{ type = "L1Ball", radius = 10.0 }'
 POLICY = ("exact", "epsilon", "delta", "scores", "consortium")
-PARTY = ("source", "query", "columns", "schema", "column", *POLICY)
 _Plain = Mapping[str, Any]  # a table of the file
 _Tables = dict[str, Any]  # frames, or tables where they lie, by party
+_Place = Annotated[str, must("a text that names a place", "runs", min_length=1)]
+_Source = Annotated[str, must("a text that names a file or a database", "clinic.csv", min_length=1)]
+_Beside = Annotated[tuple[str, str], must("a pair", ["insurer", "log_exposure"])]
+
+
+class PartyTable(Table, frozen=True):
+    """[data.parties.NAME]; what a policy has is checked when it is made."""
+
+    source: _Source | None = None
+    query: Text | None = None
+    columns: Annotated[list[str], must("a list of names", ["age", "ward"], min_length=1)] | None = None
+    schema: Annotated[str, must("a text that names a file", "clinic.schema.toml", min_length=1)] | None = None
+    column: Annotated[list[dict[str, Any]], must("a list of tables, each opened with [[ ]]")] | None = None
+    exact: Any = None
+    epsilon: Any = None
+    delta: Any = None
+    scores: Any = None
+    consortium: Any = None
+
+
+class DataTable(Table, frozen=True):
+    """[data]."""
+
+    source: _Source | None = None
+    query: Text | None = None
+    on: Annotated[str, must("a text that names the key column", "pid", min_length=1)] | None = None
+    label: Any = None  # a pair, or a table: declared.py
+    offset: _Beside | None = None
+    weight: _Beside | None = None
+    unit: Annotated[tuple[str, int], must("a pair", ["patient", 5])] | None = None
+    parties: dict[str, PartyTable] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -140,7 +173,7 @@ def load_config(
     job = replace(job, privacy=_with_budget(job.privacy, epsilon, delta))
     places = {name: _place(at, text, name, job.rest.get(name)) for name in ("store", "report", "output")}
     output = places["output"] or at.parent / "fit.json"
-    with _placed(at, text):
+    with placed(at, text):
         federation = _federation(at.parent, job, public)
     return Configured(at, job, federation, places["store"], places["report"], output)
 
@@ -149,7 +182,7 @@ def load_declared(path: str | Path) -> Declared:
     """What a configuration file declares; the tables that it names are not read."""
     _is_configuration(Path(path))
     job = load_job(path, others=OTHERS)
-    with _placed(Path(path), read_text(path)):
+    with placed(Path(path), read_text(path)):
         return read_declared(Path(path).parent, job)
 
 
@@ -160,18 +193,6 @@ def _is_configuration(path: Path) -> None:
         raise InvalidInput(f"{path} is a table. {begin} writes the file that is asked for.")
     if path.suffix.lower() == ".json":
         raise InvalidInput(f"{path} is no configuration: that is a .toml file, which `colonnade init` writes.")
-
-
-@contextmanager
-def _placed(path: Path, text: str) -> Iterator[None]:
-    """A mistake is one at a line of the file."""
-    try:
-        yield
-    except Wrong as wrong:
-        where = declared.from_table(text, wrong.place, wrong.table) if wrong.table else text
-        raise at_line(path, where, wrong.place, wrong.what) from wrong
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from error
 
 
 def _with_budget(privacy: Privacy | None, epsilon: float | None, delta: float | None) -> Privacy | None:
@@ -187,9 +208,8 @@ def _with_budget(privacy: Privacy | None, epsilon: float | None, delta: float | 
 def _place(at: Path, text: str, name: str, value: Any) -> Path | None:
     if value is None:
         return None
-    if not (isinstance(value, str) and value):
-        raise at_line(at, text, name, f"must be a text that names a place, got {value!r}")
-    return at.parent / value
+    with placed(at, text):
+        return at.parent / str(read(value, _Place, name))
 
 
 class Declared(NamedTuple):
@@ -207,15 +227,9 @@ def read_declared(folder: Path, job: JobFile, public: bool = False) -> Declared:
     data = job.rest.get("data")
     if not isinstance(data, dict):
         raise InvalidInput("there is no [data]; `colonnade init` writes a file to start from.")
-    check_keys("data", data, DATA)
-    parties = data.get("parties")
-    if not (isinstance(parties, dict) and parties):
+    read(data, DataTable, "data")
+    if not (parties := data.get("parties")):
         raise Wrong("data", "names no parties; add a table for each, as in [data.parties.clinic]")
-    for name, party in parties.items():
-        where = f"data.parties.{name}"
-        if not isinstance(party, dict):
-            raise Wrong(where, 'must be a table, as in [data.parties.clinic] with source = "clinic.csv"')
-        check_keys(where, party, PARTY)
     label = Label.read(data.get("label"))
     if label.party not in parties:
         raise Wrong("data.label", f"names {label.party!r}, which is not a party; there are {', '.join(parties)}")
@@ -224,16 +238,22 @@ def read_declared(folder: Path, job: JobFile, public: bool = False) -> Declared:
 
 def _federation(folder: Path, job: JobFile, public: bool) -> Federation:
     data, parties, label, schemas, marks = read_declared(folder, job, public)
-    unit = None if "unit" not in data else _pair(data, "unit", '["patient", 5]', int)
-    beside = {n: _pair(data, n, f'["insurer", "{n}"]', str) for n in ("offset", "weight")}
+    pairs: dict[str, Any] = {name: tuple(data[name]) for name in ("unit", "offset", "weight") if name in data}
     if job.privacy is not None:
         declared.refuse_marks(marks)
-    policies = {name: Policy(**own) for name, p in parties.items() if (own := {k: p[k] for k in POLICY if k in p})}
+    policies = {name: own for name, party in parties.items() if (own := _policy(name, party)) is not None}
     data = {**data, "label": (label.party, label.column)}
     tables, on = (_share_table if "source" in data else _own_tables)(folder, data, parties, schemas)
-    given: dict[str, Any] = {"schemas": schemas, "policies": policies, "unit": unit, **beside}
+    given: dict[str, Any] = {"schemas": schemas, "policies": policies, **pairs}
     made = Federation.from_frames(tables, on, data["label"], **given)
     return label.named(made, bool(job.problem.loss.classifies))
+
+
+def _policy(name: str, party: _Plain) -> Policy | None:
+    """What a party's table allows; None: it does not say."""
+    with inside(within("data.parties", name)):
+        own = {key: party[key] for key in POLICY if key in party}
+        return Policy(**own) if own else None
 
 
 def _share_table(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[str, Schema]) -> tuple[_Tables, str]:
@@ -241,7 +261,7 @@ def _share_table(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[s
     label = data["label"]
     unit = data.get("unit")
     for name, party in parties.items():
-        if "source" in party or not _texts(party.get("columns")):
+        if "source" in party or "columns" not in party:
             what = 'shares the table of [data]: give columns = ["age", ...] and no source'
             raise Wrong(f"data.parties.{name}", what)
     table, there = _source(folder, "data", data)
@@ -276,18 +296,16 @@ def _own_tables(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[st
     """One table a party, matched on the key."""
     if "query" in data:
         raise Wrong("data.query", "belongs to a source; write source = ... beside it")
-    if not isinstance(data.get("on"), str):
+    if "on" not in data:
         raise Wrong("data", 'needs on = "pid", the key column by which the parties\' rows are matched')
     frames: dict[str, Any] = {}
     for name, party in parties.items():
         where = f"data.parties.{name}"
-        if not isinstance(party.get("source"), str):
+        if "source" not in party:
             raise Wrong(where, "has no source, and [data] has none for all: give a file or a database's address")
         table, there = _source(folder, where, party)
         frames[name] = table  # read in blocks, where it lies
         if "columns" in party:
-            if not _texts(party["columns"]):
-                raise Wrong(f"{where}.columns", 'must be a list of names, as in columns = ["age", "ward"]')
             kept = {data["on"], data["label"][1], *_beside_names(data, name), *(data.get("unit") or [])[:1]} & set(
                 there
             )
@@ -299,9 +317,9 @@ def _own_tables(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[st
     return frames, data["on"]
 
 
-def _source(folder: Path, where: str, table: _Plain) -> tuple[Table, list[str]]:
+def _source(folder: Path, where: str, table: _Plain) -> tuple[Source, list[str]]:
     """A table where it lies, and the names of its columns."""
-    source = str(table["source"])
+    source = table["source"]
     query = table.get("query")
     with _at_source(where):
         found = table_at(source if "://" in source else folder / source, query=query)
@@ -314,19 +332,6 @@ def _at_source(where: str) -> Iterator[None]:
         yield
     except InvalidInput as error:
         raise Wrong(f"{where}.source", f"cannot be read: {error}") from error
-
-
-def _pair(data: _Plain, name: str, example: str, second: type) -> tuple[Any, Any] | None:
-    value = data.get(name)
-    if value is None:
-        return None
-    if not (isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and type(value[1]) is second):
-        raise Wrong(f"data.{name}", f"must be a pair, as in {name} = {example}; got {value!r}")
-    return value[0], value[1]
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -354,9 +359,8 @@ def load_job(path: str | Path, *, others: tuple[str, ...] = ()) -> JobFile:
 def read_job(text: str, path: str | Path, *, others: tuple[str, ...] = ()) -> JobFile:
     """The job that a text describes; errors name the path."""
     raw = parse_toml(text, path)
-    if unknown := [name for name in raw if name not in (*TABLES, *others)]:
-        what = f"unknown; a job has {', '.join((*TABLES, *others))}. Correct the name, or take it out."
-        raise at_line(path, text, unknown[0], what)
+    with placed(path, text):
+        check_names(raw, (*TABLES, *others))
     if "problem" not in raw:
         raise InvalidInput(f'{path} has no [problem]; write at least: [problem] and loss = "Logistic".')
     try:

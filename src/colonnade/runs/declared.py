@@ -21,35 +21,24 @@ the run's statement repeats; `colonnade fit --bounds-are-public` says so of all 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from colonnade.data.classes import in_words
 from colonnade.data.federation import Federation
 from colonnade.data.schema.columns import Column, Numeric
 from colonnade.data.schema.table import Schema, check_source, column_from
 from colonnade.errors import InvalidInput
+from colonnade.fields import Table, Wrong, inside, must, read
 
 Source = Literal["declared", "data", "public"]
-LABEL = ("party", "column", "positive", "negative", "low", "high", "source")
 CONFIRM = (
     "These figures were read off the rows and tell about single people. Replace each by one that you would print in a "
     'data dictionary without looking at the rows, and remove its line source = "data"; or, if all may be known, '
     "say --bounds-are-public, which the privacy statement repeats. Nothing was spent."
 )
-
-
-class Wrong(InvalidInput):
-    """A mistake at a place of the file: `place` as table.key.key, and in which table of a list of that name."""
-
-    def __init__(self, place: str, what: str, table: int = 0) -> None:
-        super().__init__(f"{place} {what}")
-        self.place = place
-        self.what = what
-        self.table = table
 
 
 class Mark(NamedTuple):
@@ -58,6 +47,22 @@ class Mark(NamedTuple):
     place: str
     what: str
     table: int = 0
+
+
+_Class = Annotated[str | int | bool, must("a class as the table writes it", "yes")]
+_Pair = Annotated[tuple[str, str], must("a pair", ["clinic", "readmitted"])]
+
+
+class LabelTable(Table, frozen=True):
+    """[data.label] as it is written."""
+
+    party: Annotated[str, must("a text, who holds the label", "clinic")]
+    column: Annotated[str, must("a text, the column of its table", "readmitted")]
+    positive: _Class | None = None
+    negative: _Class | None = None
+    low: Any = None
+    high: Any = None
+    source: Source = "declared"
 
 
 @dataclass(frozen=True)
@@ -76,32 +81,20 @@ class Label:
         """From a pair, or from the table [data.label]."""
         if raw is None:
             raise Wrong("data", 'has no label; say who holds it: label = ["clinic", "readmitted"]')
-        if isinstance(raw, list) and len(raw) == 2 and all(isinstance(word, str) for word in raw):
-            return cls(*raw)
         if not isinstance(raw, dict):
-            what = f'must be a pair, as in label = ["clinic", "readmitted"], or a table [data.label]; got {raw!r}'
-            raise Wrong("data.label", what)
-        check_keys("data.label", raw, LABEL)
-        for key in ("party", "column"):
-            if not isinstance(raw.get(key), str):
-                raise Wrong("data.label", f'needs {key} = "...": who holds the label, and its column')
-        for key in ("positive", "negative"):
-            if not isinstance(raw.get(key, ""), str | int):
-                raise Wrong(f"data.label.{key}", f'must be a class as the table writes it, as in {key} = "yes"')
-        if "negative" in raw and "positive" not in raw:
+            return cls(*read(raw, _Pair, "data.label"))
+        said: LabelTable = read(raw, LabelTable, "data.label")
+        if said.negative is not None and said.positive is None:
             raise Wrong("data.label.negative", 'needs positive = "...", the class that is learnt')
         words = {key: in_words(raw[key]) for key in ("positive", "negative") if key in raw}
         if words and words.get("negative") == words["positive"]:
             raise Wrong("data.label.negative", "is the positive class; name the other one, or leave it out")
         ends = {key: raw[key] for key in ("low", "high") if key in raw}
-        try:
-            check_source(source := raw.get("source", "declared"))
-            declared = column_from({"type": "numeric", "name": raw["column"], **ends}) if ends else None
-        except InvalidInput as error:
-            raise Wrong("data.label", f"is not right: {error}") from error
+        with inside("data.label"):
+            declared = column_from({"type": "numeric", "name": said.column, **ends}) if ends else None
         if ends and words:
             raise Wrong("data.label.positive", "is for classes, and low and high are for numbers; leave one out")
-        return cls(raw["party"], raw["column"], range=cast("Numeric | None", declared), source=source, **words)
+        return cls(said.party, said.column, range=cast("Numeric | None", declared), source=said.source, **words)
 
     def named(self, federation: Federation, classifies: bool) -> Federation:
         """The federation with classes that have names, where the file names them."""
@@ -113,11 +106,6 @@ class Label:
         if not classifies:
             raise Wrong("data.label.positive", 'is for two classes: write loss = "Logistic", or low and high instead')
         return federation.with_classes(self.positive, self.negative)
-
-
-def check_keys(where: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
-    if unknown := [key for key in table if key not in known]:
-        raise Wrong(f"{where}.{unknown[0]}", f"is unknown; there are {', '.join(known)}")
 
 
 def read_schemas(
@@ -160,9 +148,7 @@ def _add_label(schemas: dict[str, Schema], label: Label) -> None:
     schemas[label.party] = both if label.range is None else replace(both, label=label.range)
 
 
-def _columns(where: str, raw: Any) -> tuple[list[Column], list[Source]]:
-    if not isinstance(raw, list) or not all(isinstance(item, dict) for item in raw):
-        raise Wrong(f"{where}.column", f"is no list of tables: open each column with [[{where}.column]]")
+def _columns(where: str, raw: list[dict[str, Any]]) -> tuple[list[Column], list[Source]]:
     columns = list[Column]()
     sources = list[Source]()
     for place, item in enumerate(raw):
@@ -187,13 +173,3 @@ def refuse_marks(marks: Sequence[Mark]) -> None:
         first = marks[0]
         more = f", and {len(marks) - 1:,} more like it" if len(marks) > 1 else ""
         raise Wrong(first.place, f"{first.what}{more}. {CONFIRM}", first.table)
-
-
-def from_table(text: str, place: str, table: int) -> str:
-    """The text of the file with everything blanked that comes before a table of a list."""
-    words = place.split(".")
-    head = r"\s*\.\s*".join(rf'"?{re.escape(word)}"?' for word in words[: words.index("column") + 1])
-    starts = [found.start() for found in re.finditer(rf"(?m)^\s*\[\[\s*{head}\s*\]\]", text)]
-    if table >= len(starts):
-        return text
-    return re.sub(r"[^\n]", " ", text[: starts[table]]) + text[starts[table] :]
