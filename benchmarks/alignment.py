@@ -15,6 +15,7 @@ import threading
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -40,7 +41,7 @@ def main(quick: bool) -> int:
     return int(not quick and seconds > AIM)
 
 
-def _timed(folder: Path, align: str, rows: int) -> float:
+def _timed(folder: Path, align: Literal["digests", "psi"], rows: int) -> float:
     """Match two tables that have half of their keys in common; the seconds it took."""
     certs.init(folder)
     members = {}

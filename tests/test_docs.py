@@ -394,8 +394,8 @@ def test_every_field_of_a_federation_file_and_of_a_party_file_is_listed() -> Non
     def listed(part: str) -> set[str]:
         return set(re.findall(r"^- `(\w+) = ", part, re.MULTILINE))
 
-    assert listed(top) | {"parties"} == federation_file._TOP_FIELDS
-    assert listed(below) == federation_file._MEMBER_FIELDS
+    assert listed(top) | {"parties"} == set(federation_file._TOP)
+    assert listed(below) == {*federation_file._OF_MEMBER, *federation_file._POLICY}
     assert listed(party) | {"data", "limits"} == party_file._FIELDS
     assert listed(limits) == set(party_file._LIMITS)
     assert {"source", "labels"} <= listed(data)

@@ -822,7 +822,7 @@ WRONG: Wrong = {
     "a federation file of a later version": (
         lambda folder: co.Federation.open(write(folder / "federation.toml", "version = 9\n")),
         co.InvalidInput,
-        "FOLDER/federation.toml: version is 9; this Colonnade reads version = 1. Write that, or install a newer one.",
+        "FOLDER/federation.toml, line 1 (version = 9): version is 9; this Colonnade reads version = 1. Write that, or install a newer one.",
     ),
     "a party file that is not there": (
         lambda folder: cli("party", "run", folder / "party.toml"),

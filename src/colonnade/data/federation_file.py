@@ -43,15 +43,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from colonnade.data.beside import check_pairs, check_unit
 from colonnade.data.classes import check_classes, other_class
 from colonnade.data.schema.table import Schema, toml_lines, toml_value
-from colonnade.data.text_file import naming, parse_toml, read_text
+from colonnade.data.text_file import parse_toml, placed, read_text
 from colonnade.errors import InvalidInput
+from colonnade.fields import Text, Wrong, check, check_names, check_version, inside, must, read, within
 from colonnade.model.facts import Classes, Name
 from colonnade.privacy.block import ROW, Unit
 from colonnade.privacy.events import Policy
@@ -59,16 +60,21 @@ from colonnade.privacy.store import write_synced
 
 _VERSION = 1
 NAME_THE_KEY = 'on must name the key column, as in on = "patient"'
-ALIGN = ("digests", "psi")
 _MOST = 100_000_000  # keys of a party; all of them are in memory, and blinded in hours
 LONGEST = 86_400  # seconds of a deadline
 _KEY_KIND = "ed25519:"
 _PIN_KIND = "sha256:"
-_ADDRESS = re.compile(r"[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}")
-_POLICY = ("exact", "scores", "consortium", "least", "quorum", "epsilon", "delta")
-_MEMBER_FIELDS = {"schema", "columns", "rows", "most", "key", "certificate", "address", *_POLICY}
-_TOP_FIELDS = {"version", "on", "align", "rows", "by", "label", "unit", "people", "hub", "coordinator", "parties"}
-_TOP_FIELDS |= {"offset", "weight", "positive", "negative", "deadline", "quorum"}
+_HEXADECIMAL = "and 64 hexadecimal digits"
+_POLICY = tuple(one.name for one in fields(Policy))
+
+Pair = Annotated[tuple[str, str], must("[party, column]", ["hospital", "readmitted"])]
+_Count = Annotated[int, must(f"a whole number, {_MOST:,} at most", 1000, ge=0, le=_MOST)]
+_Unit = Annotated[tuple[str, int], must("[column, rows]", ["patient", 5])]
+_Keys = Annotated[int, must(f"a number of keys, at least 1 and at most {_MOST:,}", 25_000, ge=1, le=_MOST)]
+_Key = Annotated[str, must(f"'{_KEY_KIND}' {_HEXADECIMAL}", pattern=rf"^{_KEY_KIND}[0-9a-f]{{64}}\Z")]
+_Pin = Annotated[str, must(f"'{_PIN_KIND}' {_HEXADECIMAL}", pattern=rf"^{_PIN_KIND}[0-9a-f]{{64}}\Z")]
+_Address = Annotated[str, must("host:port", "air.example.org:7444", pattern=r"^[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}\Z")]
+_Seconds = Annotated[float, must(f"a number of seconds, 1 to {LONGEST:,}", 120, ge=1.0, le=LONGEST)]
 
 
 @dataclass(frozen=True)
@@ -77,25 +83,17 @@ class Member:
 
     schema: Schema | None  # None: a plain matrix, about which nothing is public but its width
     policy: Policy
-    key: str
-    columns: int | None = None  # of a plain matrix
-    rows: int | None = None  # where rows are split
-    certificate: str | None = None
-    most: int | None = None  # keys that it brings to a private set intersection
-    address: str | None = None  # where other parties may reach it directly
+    key: _Key
+    columns: _Count | None = None  # of a plain matrix
+    rows: _Count | None = None  # where rows are split
+    certificate: _Pin | None = None
+    most: _Keys | None = None  # that it brings to a private set intersection
+    address: _Address | None = None  # where other parties may reach it directly
 
     def __post_init__(self) -> None:
-        _hexadecimal("key", self.key, _KEY_KIND)
-        if self.certificate is not None:
-            _hexadecimal("certificate", self.certificate, _PIN_KIND)
-        if self.address is not None and not _ADDRESS.fullmatch(str(self.address)):
-            raise InvalidInput(f"address must be host:port, as in air.example.org:7444, got {str(self.address)[:40]!r}")
+        check(self)
         if (self.schema is None) == (self.columns is None):
             raise InvalidInput("a party has either schema = ... or, for a plain matrix, columns = ...")
-        for name, count in (("columns", self.columns), ("rows", self.rows)):
-            _check_count(name, count)
-        if self.most is not None and (type(self.most) is not int or not 1 <= self.most <= _MOST):
-            raise InvalidInput(f"most must be a number of keys, at least 1 and at most {_MOST:,}; got {self.most!r}")
 
     @property
     def width(self) -> int:
@@ -117,41 +115,32 @@ class FederationFile:
     """The content of a federation file."""
 
     members: Mapping[str, Member]
-    on: str | None
-    label: tuple[str, str]
+    on: Annotated[str, must("a text that names the key column", "patient", min_length=1)] | None
+    label: Pair
     unit: Unit = ROW
-    rows: int | None = None  # where all parties hold the same rows in the same order, and no key is needed
-    by: str = "columns"
-    hub: str | None = None
-    people: str | None = None  # who knows whom a row is about, where parties run elsewhere
-    align: str = "digests"  # how parties elsewhere find their common rows
-    coordinator: str | None = None  # the public key of who runs the hub
-    offset: tuple[str, str] | None = None  # as the label: who holds it, and in which column
-    weight: tuple[str, str] | None = None
+    rows: _Count | None = None  # where all parties hold the same rows in the same order, and no key is needed
+    by: Annotated[Literal["columns", "rows"], must("'columns' or 'rows'")] = "columns"
+    hub: Annotated[str, must("a text, host:port", "hub.example.org:7443")] | None = None
+    people: Text | None = None  # who knows whom a row is about, where parties run elsewhere
+    align: Annotated[Literal["digests", "psi"], must("'digests' or 'psi'")] = (
+        "digests"  # how parties elsewhere find their common rows
+    )
+    coordinator: _Key | None = None  # the public key of who runs the hub
+    offset: Pair | None = None  # as the label: who holds it, and in which column
+    weight: Pair | None = None
     positive: Name | None = None  # the class that is learnt, where labels are words
     negative: Name | None = None
-    deadline: float | None = None  # seconds that a party may be silent in a run
+    deadline: _Seconds | None = None  # seconds that a party may be silent in a run
 
     def __post_init__(self) -> None:
-        _check_count("rows", self.rows)
-        if not isinstance(self.hub, str | None):
-            raise InvalidInput(f'hub must be a text, as in hub = "hub.example.org:7443"; got {str(self.hub)[:40]!r}')
-        late = self.deadline
-        if late is not None and not (type(late) in (int, float) and 1.0 <= late <= LONGEST):
-            raise InvalidInput(f"deadline is a number of seconds, 1 to {LONGEST:,}; got {late!r}")
+        check(self)
         if over := [name for name, one in self.members.items() if (one.policy.quorum or 0) > len(self.members)]:
             raise InvalidInput(f"quorum of {over[0]!r} asks for more than the {len(self.members)} parties there are")
-        if self.coordinator is not None:
-            _hexadecimal("coordinator", self.coordinator, _KEY_KIND)
-            if self.coordinator in {member.key for member in self.members.values()}:
-                raise InvalidInput(
-                    "the coordinator has a party's key. Whoever coordinates holds no data: give it its own"
-                )
+        if self.coordinator in {member.key for member in self.members.values()}:
+            raise InvalidInput("the coordinator has a party's key. Whoever coordinates holds no data: give it its own")
         if self.people is not None and (self.people not in self.members or self.unit == ROW):
             what = f"people = {self.people!r} names the party that cuts a unit's surplus rows"
             raise InvalidInput(f"{what}: there is no such party, or no unit")
-        if self.by not in ("columns", "rows"):
-            raise InvalidInput(f"by must be 'columns' or 'rows', got {self.by!r}")
         if self.by == "rows":
             if self.on is not None or self.rows is not None:
                 raise InvalidInput("where rows are split there is nothing to match: leave on and rows out")
@@ -161,8 +150,6 @@ class FederationFile:
             advice = "or, where all parties hold the same rows in the same order, rows = ... says how many"
             raise InvalidInput(f"{NAME_THE_KEY}; {advice}")
         self._check_tables()
-        if self.align not in ALIGN:
-            raise InvalidInput(f"align must be one of {', '.join(map(repr, ALIGN))}, got {self.align!r}")
         if self.align == "psi":
             self._check_psi()
         elif odd := [name for name, member in self.members.items() if member.most is not None]:
@@ -225,7 +212,7 @@ class FederationFile:
         """Write the file, and each party's schema beside it."""
         path = Path(path)
         top = {name: getattr(self, name) for name in ("on", "rows", "hub", "coordinator", "people")}
-        top |= {"align": None if self.align == ALIGN[0] else self.align, "by": "rows" if self.by == "rows" else None}
+        top |= {"align": None if self.align == "digests" else self.align, "by": "rows" if self.by == "rows" else None}
         top |= {name: getattr(self, name) for name in ("label", "positive", "negative", "offset", "weight")}
         top |= {"unit": None if self.unit == ROW else (self.unit.name, self.unit.rows), "deadline": self.deadline}
         lines = [f"version = {_VERSION}", *_given_lines(top)]
@@ -248,7 +235,7 @@ class FederationFile:
     def load_text(cls, text: str, path: Path) -> FederationFile:
         """The file that `text` would be at `path`."""
         raw = parse_toml(text, path)
-        with naming(path):
+        with placed(path, text):
             return _from_plain(raw, path.parent)
 
     @property
@@ -271,7 +258,7 @@ class FederationFile:
             schema = member.schema and member.schema.digest()
             parts += [name, schema, repr(member.policy), member.key, member.columns, member.rows, member.certificate]
             parts += [] if member.most is None else [member.most]
-        parts += [] if self.align == ALIGN[0] else [self.align]
+        parts += [] if self.align == "digests" else [self.align]
         if addresses := {name: member.address for name, member in self.members.items() if member.address}:
             parts.append(addresses)  # who dials whom follows from them
         parts += [] if self.coordinator is None else ["coordinator", self.coordinator]
@@ -313,64 +300,37 @@ def pin_coordinator(path: Path, key: str) -> bool:
     return True
 
 
+_TOP = ("version", "parties", "quorum", *(one.name for one in fields(FederationFile) if one.name != "members"))
+_PLAIN = set(_TOP) - {"version", "parties", "quorum", "unit"}
+_OF_MEMBER = tuple(one.name for one in fields(Member) if one.name != "policy")
+
+
 def _from_plain(raw: Mapping[str, Any], folder: Path) -> FederationFile:
-    if raw.get("version") != _VERSION:
-        reads = f"this Colonnade reads version = {_VERSION}. Write that, or install a newer one."
-        raise InvalidInput(f"version is {raw.get('version')!r}; {reads}")
-    parties, on = raw.get("parties"), raw.get("on")
+    check_version(raw, _VERSION)
+    parties = raw.get("parties")
     if not (isinstance(parties, dict) and parties):
         raise InvalidInput("no [parties.NAME] tables; add one for each party")
-    if unknown := set(raw) - _TOP_FIELDS:
-        raise InvalidInput(f"unknown entry {sorted(unknown)[0]!r}; known: {', '.join(sorted(_TOP_FIELDS))}")
-    if on is not None and not (isinstance(on, str) and on):
-        raise InvalidInput(NAME_THE_KEY)
-    label = _column("label", raw.get("label"), '["hospital", "readmitted"]')
+    check_names(raw, _TOP)
     members = {name: _member(name, table, folder, raw.get("quorum")) for name, table in parties.items()}
-    beside = [name for name in ("offset", "weight") if name in raw]
-    same: dict[str, Any] = {name: _column(name, raw[name], '["insurer", "log_exposure"]') for name in beside}
-    plain = ("align", "rows", "by", "hub", "people", "coordinator", "deadline", "positive", "negative")
-    same |= {name: raw[name] for name in plain if name in raw}
-    if "align" not in raw and on is not None and all(member.most is not None for member in members.values()):
-        same["align"] = "psi"
-    return FederationFile(members, on, label, _unit(raw.get("unit")), **same)
-
-
-def _column(name: str, raw: Any, example: str) -> tuple[str, str]:
-    if not (isinstance(raw, list) and len(raw) == 2 and all(isinstance(part, str) for part in raw)):
-        raise InvalidInput(f"{name} must be [party, column], as in {name} = {example}")
-    return raw[0], raw[1]
-
-
-def _unit(raw: Any) -> Unit:
-    if raw is None:
-        return ROW
-    if not (isinstance(raw, list) and len(raw) == 2 and isinstance(raw[0], str)):
-        raise InvalidInput('unit must be [column, rows], as in unit = ["patient", 5]')
-    return Unit(raw[0], raw[1])
+    given: dict[str, Any] = {"on": None, "label": None}
+    given |= {name: tuple(one) if isinstance(one, list) else one for name, one in raw.items() if name in _PLAIN}
+    if "align" not in raw and "on" in raw and all(member.most is not None for member in members.values()):
+        given["align"] = "psi"
+    unit = Unit(*read(raw["unit"], _Unit, "unit")) if "unit" in raw else ROW
+    return FederationFile(members, unit=unit, **given)
 
 
 def _member(name: str, table: Any, folder: Path, quorum: Any) -> Member:
-    if not isinstance(table, dict) or "key" not in table or not {"schema", "columns"} & set(table):
-        raise InvalidInput(f"[parties.{name}] needs schema = ... (or columns = ...) and key = ...")
-    if unknown := set(table) - _MEMBER_FIELDS:
-        names, known = (", ".join(sorted(fields)) for fields in (unknown, _MEMBER_FIELDS))
-        raise InvalidInput(f"[parties.{name}] has unknown entries: {names}; known: {known}")
-    schema = Schema.from_toml(folder / str(table["schema"])) if "schema" in table else None
-    policy = Policy(**{"quorum": quorum, **{name: table[name] for name in _POLICY if name in table}})
-    rest = {name: table[name] for name in ("columns", "rows", "most", "certificate", "address") if name in table}
-    with naming(f"[parties.{name}]"):
-        return Member(schema, policy, str(table["key"]), **rest)
-
-
-def _hexadecimal(name: str, text: str, kind: str) -> None:
-    raw = str(text).removeprefix(kind)
-    if not (str(text).startswith(kind) and len(raw) == 64 and set(raw) <= set("0123456789abcdef")):
-        raise InvalidInput(f"{name} must be {kind!r} and 64 hexadecimal digits, got {str(text)[:24]!r}")
-
-
-def _check_count(name: str, count: object) -> None:
-    if count is not None and (type(count) is not int or not 0 <= count <= _MOST):
-        raise InvalidInput(f"{name} must be a whole number, {_MOST:,} at most; got {str(count)[:40]!r}")
+    place = within("parties", name)
+    with inside(place):
+        if not isinstance(table, dict) or "key" not in table or not {"schema", "columns"} & set(table):
+            raise Wrong("", "needs schema = ... (or columns = ...) and key = ...")
+        check_names(table, (*_OF_MEMBER, *_POLICY))
+        policy = Policy(**{"quorum": quorum, **{one: table[one] for one in _POLICY if one in table}})
+        given = {one: table[one] for one in _OF_MEMBER if one in table}
+        if "schema" in given:
+            given["schema"] = Schema.from_toml(folder / read(table["schema"], Text, "schema"))
+        return Member(**{"schema": None, **given}, policy=policy)
 
 
 def _policy_entries(policy: Policy) -> dict[str, Any]:

@@ -15,8 +15,10 @@ from enum import StrEnum
 from functools import lru_cache
 from numbers import Real
 from operator import attrgetter
+from typing import Annotated
 
 from colonnade.errors import InvalidInput, LedgerDamaged, PolicyRefused
+from colonnade.fields import Flag, check, must
 
 
 class Mechanism(StrEnum):
@@ -122,6 +124,7 @@ class Charge:
 
 
 Plan = tuple[Charge, ...]
+_Rows = Annotated[int, must(f"a number of rows, at least 1 and at most {_MOST_ROWS:,}", 500, ge=1, le=_MOST_ROWS)]
 
 
 def plan_rho(plan: Iterable[Charge]) -> float:
@@ -186,22 +189,16 @@ class Policy:
     False
     """
 
-    exact: bool = False
+    exact: Flag = False
     epsilon: float | None = None
     delta: float | None = None
-    scores: bool = False
-    consortium: bool = False
-    least: int | None = None
-    quorum: int | None = None
+    scores: Flag = False
+    consortium: Flag = False
+    least: _Rows | None = None
+    quorum: Annotated[int, must("a number of parties, at least 2", 4, ge=2)] | None = None
 
     def __post_init__(self) -> None:
-        if self.quorum is not None and (type(self.quorum) is not int or self.quorum < 2):
-            raise InvalidInput(f"quorum is a number of parties, at least 2; got {self.quorum!r}")
-        if self.least is not None and (type(self.least) is not int or not 1 <= self.least <= _MOST_ROWS):
-            raise InvalidInput(f"least is a number of rows, at least 1 and at most {_MOST_ROWS:,}; got {self.least!r}")
-        for name in ("exact", "scores", "consortium"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidInput(f"{name} must be true or false, got {getattr(self, name)!r}")
+        check(self)
         if (self.epsilon is None) != (self.delta is None):
             raise InvalidInput("a budget needs both epsilon and delta; give both, or neither for no budget")
         for name in ("epsilon", "delta"):
