@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 import colonnade as co
 from colonnade.cli import app
 from colonnade.data import federation_file
+from colonnade.fields import fields_of
 from colonnade.methods.gram.private_gram import TRUSTS
 from colonnade.methods.node_setup import known_methods, known_values
 from colonnade.model.job import Job
@@ -396,8 +397,8 @@ def test_every_field_of_a_federation_file_and_of_a_party_file_is_listed() -> Non
 
     assert listed(top) | {"parties"} == set(federation_file._TOP)
     assert listed(below) == {*federation_file._OF_MEMBER, *federation_file._POLICY}
-    assert listed(party) | {"data", "limits"} == party_file._FIELDS
-    assert listed(limits) == set(party_file._LIMITS)
+    assert listed(party) | {"data", "limits"} == set(fields_of(party_file.PartyTable))
+    assert listed(limits) == set(fields_of(party_file.Limits))
     assert {"source", "labels"} <= listed(data)
 
 

@@ -20,7 +20,7 @@ from colonnade.cli.runs import list_runs
 from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.methods.node_setup import Call, terms_of
 from colonnade.model.job import Job
-from colonnade.network.party_file import Limits, PartyFile, _read_limits
+from colonnade.network.party_file import Limits, PartyFile, _limits
 from colonnade.network.party_run import Request
 from colonnade.privacy.ending import FINISHED, Ending, How
 from colonnade.runtime.run_store import RunStore
@@ -249,33 +249,57 @@ source = "table.parquet"
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda text: text.replace("version = 1", "version = 7"), "write version = 1"),
-        (lambda text: text.replace('store = "store"', ""), "store = ... is missing"),
-        (lambda text: text.replace('approve = "ask"', 'approve = "perhaps"'), "choose one of ask, policy, all, inbox"),
-        (lambda text: text.replace("[data]", "[date]"), "unknown entry 'date'"),
-        (lambda text: text.replace("source =", "sauce ="), "a file or a database"),
+        (
+            lambda text: text.replace("version = 1", "version = 7"),
+            "line 1 (version = 7): version is 7; this Colonnade reads version = 1. Write that",
+        ),
+        (
+            lambda text: text.replace('store = "store"', ""),
+            'it needs store, a text that names a folder, as in store = "store"',
+        ),
+        (
+            lambda text: text.replace('approve = "ask"', 'approve = "perhaps"'),
+            'line 7 (approve = "perhaps"): approve must be one of ask, policy, all, inbox',
+        ),
+        (lambda text: text.replace("[data]", "[date]"), "line 9 ([date]): date is unknown; the nearest name is 'data'"),
+        (
+            lambda text: text.replace("source =", "sauce ="),
+            "line 10 (sauce = \"table.parquet\"): data.sauce is unknown; the nearest name is 'source'",
+        ),
         (lambda text: text + "[[", "not a TOML file"),
-        (lambda text: "open_hours = 0\n" + text, "open_hours = 0 must be a number of hours above 0"),
-        (lambda text: "open_hours = -1.0\n" + text, "open_hours = -1.0 must be a number of hours above 0"),
-        (lambda text: "open_hours = nan\n" + text, "open_hours = nan must be a number of hours above 0"),
+        (lambda text: "open_hours = 0\n" + text, "open_hours must be a number of hours above 0"),
+        (lambda text: "open_hours = -1.0\n" + text, "above 0, 8,784 at most, as in open_hours = 72; got -1.0"),
+        (lambda text: "open_hours = nan\n" + text, "above 0, 8,784 at most, as in open_hours = 72; got nan"),
         (
             lambda text: "open_hours = 8785\n" + text,
-            "open_hours = 8785 must be a number of hours above 0, 8,784 at most",
+            "above 0, 8,784 at most, as in open_hours = 72; got 8785",
         ),
-        (lambda text: text + "[limits]\nscore = 3", "[limits] has an unknown entry 'score'; known: methods, epsilon,"),
-        (lambda text: "limits = 3\n" + text, "[limits] must be a table"),
-        (lambda text: text + "[limits]\nscores = true", "scores = True must be a whole number of runs, 0 or more"),
-        (lambda text: text + "[limits]\nscores = -1", "scores = -1 must be a whole number of runs, 0 or more"),
-        (lambda text: text + '[limits]\nmodels = "run"', "models = 'run' must be a list of names"),
+        (
+            lambda text: text + "[limits]\nscore = 3",
+            "limits.score is unknown; the nearest name is 'scores'; there are methods, epsilon,",
+        ),
+        (lambda text: "limits = 3\n" + text, "limits must be a table; got 3"),
+        (
+            lambda text: text + "[limits]\nscores = true",
+            "limits.scores must be a whole number of runs, 0 or more, as in scores = 1; got True",
+        ),
+        (
+            lambda text: text + "[limits]\nscores = -1",
+            "limits.scores must be a whole number of runs, 0 or more, as in scores = 1; got -1",
+        ),
+        (lambda text: text + '[limits]\nmodels = "run"', "limits.models must be a list of names"),
         (
             lambda text: text + '[limits]\nmethods = ["PrivateGram", "PrivateGramm"]',
-            "[limits] methods names 'PrivateGramm', which is no method; known: BlockFrankWolfe, CentralFrankWolfe,",
+            "limits.methods names 'PrivateGramm', which is no method; there are BlockFrankWolfe, CentralFrankWolfe,",
         ),
         (
             lambda text: text + '[limits]\nmethods = ["OpenLoop"]',
-            "[limits] methods names 'OpenLoop', which is no method",
+            "limits.methods names 'OpenLoop', which is no method",
         ),
-        (lambda text: text + '[limits]\nepsilon = "1"', "epsilon = '1' must be a number"),
+        (
+            lambda text: text + '[limits]\nepsilon = "1"',
+            "limits.epsilon must be a number from 0 on, as in epsilon = 1.0; got '1'",
+        ),
     ],
 )
 def test_a_mistake_in_a_partys_file_is_named(change, says, tmp_path):
@@ -295,7 +319,7 @@ def test_a_mistake_in_a_partys_file_is_named(change, says, tmp_path):
     ],
 )
 def test_limits_are_read_as_they_stand_and_are_narrow_where_nothing_stands(text, limits):
-    assert limits == _read_limits(tomllib.loads(text))
+    assert limits == _limits(tomllib.loads(text))
 
 
 def request(epsilon: float | None) -> Request:

@@ -241,7 +241,7 @@ def test_what_does_not_fit_together_is_refused_by_the_files_alone_and_the_remedy
     [
         ("query = 3", "must be a text"),
         ("labels = 3", "must be a text"),
-        ('sources = "x.npy"', "is not known; known: source, query, labels"),
+        ('sources = "x.npy"', "is unknown; the nearest name is 'source'; there are source, query, labels"),
     ],
 )
 def test_an_entry_of_data_that_is_not_known_or_no_text_is_refused(tmp_path, line, why):  # noqa: F811

@@ -237,7 +237,7 @@ def test_a_partys_dry_run_looks_at_everything_and_leaves_no_trace(place):
 PARTY_REFUSES = {
     "an unknown entry": (
         lambda at: changed(at / "ward/party.toml", "version = 1", "version = 1\nx = 1"),
-        "unknown entry",
+        "x is unknown; there are version, name",
     ),
     "no federation file": (lambda at: (at / "ward/federation.toml").unlink(), "cannot read"),
     "no table": (lambda at: (at / "ward/table.csv").unlink(), "table.csv"),

@@ -35,14 +35,17 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
+import msgspec
 import numpy as np
+from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from colonnade.data.federation_file import FederationFile
-from colonnade.data.text_file import LARGEST_KEY, naming, parse_toml, read_bytes, read_text
+from colonnade.data.text_file import LARGEST_KEY, parse_toml, placed, read_bytes, read_text
 from colonnade.errors import InvalidInput, PolicyRefused, unquoted
+from colonnade.fields import Table, Text, Wrong, check_version, must, read
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.node_setup import known_methods
 from colonnade.network.certs import Tls, tls_in
@@ -56,21 +59,36 @@ from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import row_rho
 
 _VERSION = 1
-_FIELDS = {"version", "name", "federation", "hub", "store", "models", "key"}
-_FIELDS |= {"certs", "approve", "data", "limits", "metrics", "listen", "open_hours"}
-_NAMES = (lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value), "a list of names")
-_NUMBER = (lambda value: isinstance(value, int | float), "a number")
-_LIMITS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "methods": _NAMES,
-    "epsilon": _NUMBER,
-    "delta": _NUMBER,
-    "scores": (lambda value: type(value) is int and value >= 0, "a whole number of runs, 0 or more"),
-    "models": _NAMES,
-}
-_LONGEST_OPEN = 24 * 366
-_LAST_PORT = 65_535
-_MODES = ("ask", "policy", "all", "inbox")
-_DATA = ("source", "query", "labels")
+_MODES = Literal["ask", "policy", "all", "inbox"]
+_Names = Annotated[tuple[str, ...], must("a list of names", ["PrivateGram"])]
+_Number = Annotated[float, must("a number from 0 on", 1.0, ge=0.0)]
+
+
+class DataTable(Table, frozen=True):
+    """[data]: where the party's rows lie."""
+
+    source: Annotated[str, must("a text that names a file or a database", "flights.parquet", min_length=1)]
+    query: Text | None = None
+    labels: Text | None = None
+
+
+class PartyTable(Table, frozen=True):
+    """A party's file as it is written."""
+
+    version: int
+    name: Annotated[str, must("a text, the party's name in the federation file", "airline", min_length=1)]
+    federation: Annotated[str, must("a text that names a file", "federation.toml", min_length=1)]
+    store: Annotated[str, must("a text that names a folder", "store", min_length=1)]
+    key: Annotated[str, must("a text that names a file", "signing.key", min_length=1)]
+    certs: Annotated[str, must("a text that names a folder", "certs", min_length=1)]
+    data: DataTable
+    hub: Text | None = None
+    models: Text | None = None
+    listen: Annotated[str, must("a text, host:port", "0.0.0.0:7444")] | None = None
+    metrics: Annotated[int, must("the number of a port, 65,535 at most", 9464, ge=0, le=65_535)] | None = None
+    approve: Annotated[_MODES, must(f"one of {', '.join(get_args(_MODES))}", "inbox")] = "ask"
+    open_hours: Annotated[float, must("a number of hours above 0, 8,784 at most", 72, gt=0.0, le=24 * 366)] = 72.0
+    limits: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,11 +100,11 @@ class Limits:
     MaskedScores asks for; whoever writes a larger number has thought about it.
     """
 
-    methods: tuple[str, ...] = ()
-    epsilon: float = 0.0
-    delta: float = 1e-5  # the hub names the delta, and at one near 1 every price is a small epsilon
-    scores: int = 1
-    models: tuple[str, ...] | None = None
+    methods: _Names = ()
+    epsilon: _Number = 0.0
+    delta: _Number = 1e-5  # the hub names the delta, and at one near 1 every price is a small epsilon
+    scores: Annotated[int, must("a whole number of runs, 0 or more", 1, ge=0)] = 1
+    models: _Names | None = None
 
     def __call__(self, asked: Request) -> bool:
         """Let a run pass, or refuse it with the reason, which is for the party's own log."""
@@ -139,48 +157,27 @@ class PartyFile:
 
     @classmethod
     def load(cls, path: str | Path) -> PartyFile:
-        at = Path(path)
-        raw = parse_toml(read_text(at), path)
-        with naming(path):
-            return cls._parse(at, raw)
+        at, text = Path(path), read_text(path)
+        raw = parse_toml(text, path)
+        with placed(path, text):
+            check_version(raw, _VERSION)
+            return cls._made(at, read(raw, PartyTable))
 
     @classmethod
-    def _parse(cls, at: Path, raw: Mapping[str, Any]) -> PartyFile:
-        if raw.get("version") != _VERSION:
-            raise InvalidInput(
-                f"version is {raw.get('version')!r}; write version = {_VERSION}, or install a newer Colonnade"
-            )
-        if unknown := sorted(set(raw) - _FIELDS):
-            raise InvalidInput(f"unknown entry {unknown[0]!r}; known: {', '.join(sorted(_FIELDS))}")
-        texts = ["name", "federation", "store", "key", "certs", *(x for x in ("hub", "listen", "models") if x in raw)]
-        for name in texts:
-            if not isinstance(raw.get(name), str):
-                raise InvalidInput(f"{name} = ... is missing, or must be a text")
-        if (approve := raw.get("approve", "ask")) not in _MODES:
-            raise InvalidInput(f"approve = {approve!r} is not known; choose one of {', '.join(_MODES)}")
-        hours = raw.get("open_hours", 72.0)
-        if type(hours) not in (int, float) or not 0 < hours <= _LONGEST_OPEN:
-            raise InvalidInput(f"open_hours = {hours!r} must be a number of hours above 0, {_LONGEST_OPEN:,} at most")
-        data, folder = raw.get("data"), at.parent
-        if not isinstance(data, dict) or not isinstance(data.get("source"), str):
-            raise InvalidInput('[data] needs source = "...", a file or a database')
-        for name, value in data.items():
-            if name not in _DATA or not isinstance(value, str):
-                wrong = "must be a text" if name in _DATA else f"is not known; known: {', '.join(_DATA)}"
-                raise InvalidInput(f"[data] {name} = ... {wrong}")
-        port = raw.get("metrics")
-        if port is not None and (type(port) is not int or not 0 <= port <= _LAST_PORT):
-            raise InvalidInput(f"metrics = {port!r} must be the number of a port, {_LAST_PORT:,} at most")
-        limits, file = _read_limits(raw.get("limits", {})), FederationFile.load(folder / raw["federation"])
-        if (hub := raw.get("hub", file.hub)) is None:
+    def _made(cls, at: Path, said: PartyTable) -> PartyFile:
+        folder, limits = at.parent, _limits(said.limits)
+        file = FederationFile.load(folder / said.federation)
+        if (hub := said.hub or file.hub) is None:
             raise InvalidInput('hub = "host:port" is missing here and in the federation file')
-        if raw["name"] not in file.members:
+        if said.name not in file.members:
             there = ", ".join(file.members)
-            raise InvalidInput(f"{raw['name']!r} is not a party of the federation file; there are {there}")
-        store, key, models = folder / raw["store"], folder / raw["key"], raw.get("models")
-        name, tls = raw["name"], tls_in(folder / raw["certs"], raw["name"]).kept_in(store)
-        more = limits, port, raw.get("listen"), None if models is None else folder / models, float(hours)
-        return cls(at, name, file, hub, store, key, tls, approve, data, *more)
+            raise Wrong("name", f"is {said.name!r}, which is not a party of the federation file; there are {there}")
+        store = folder / said.store
+        tls = tls_in(folder / said.certs, said.name).kept_in(store)
+        models = None if said.models is None else folder / said.models
+        data = {name: value for name, value in asdict(said.data).items() if value is not None}
+        more = limits, said.metrics, said.listen, models, said.open_hours
+        return cls(at, said.name, file, hub, store, folder / said.key, tls, said.approve, data, *more)
 
     def identity(self) -> bytes:
         """The private half of the signing key."""
@@ -217,19 +214,12 @@ class PartyFile:
         return Neighbours(self.federation_file, self.name, self.tls, listen=self.listen, metrics=metrics)
 
 
-def _read_limits(raw: Any) -> Limits:
-    if not isinstance(raw, dict) or (unknown := sorted(set(raw) - set(_LIMITS))):
-        wrong = f"has an unknown entry {unknown[0]!r}" if isinstance(raw, dict) else "must be a table"
-        raise InvalidInput(f"[limits] {wrong}; known: {', '.join(_LIMITS)}")
-    for name, value in raw.items():
-        kept, must = _LIMITS[name]
-        if not kept(value):
-            raise InvalidInput(f"[limits] {name} = {value!r} must be {must}")
+def _limits(raw: Mapping[str, Any]) -> Limits:
+    limits: Limits = read(raw, Limits, "limits")
     known = sorted([*known_methods(), MaskedScores.__name__])
-    if strange := [name for name in raw.get("methods", []) if name not in known]:
-        raise InvalidInput(f"[limits] methods names {strange[0]!r}, which is no method; known: {', '.join(known)}")
-    settings: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in raw.items()}
-    return Limits(**settings)
+    if strange := [name for name in limits.methods if name not in known]:
+        raise Wrong("limits.methods", f"names {strange[0]!r}, which is no method; there are {', '.join(known)}")
+    return limits
 
 
 def read_table(source: str, query: str | None, file: FederationFile, name: str) -> Any:
