@@ -110,33 +110,61 @@ def large_rows(raw: dict[str, Any]) -> None:
 OWN, PRIVATE, BOOSTED, KERNEL = KINDS
 LEFT = ["a", "exact", "what", 1]
 ONE_OFF = {
-    "a place behind the last": (OWN, "coefficients' is not", vector(places="end")),
-    "a value too many": (OWN, "coefficients' is not", vector(values=[1.0, 2.0])),
-    "a value too few": (OWN, "coefficients' is not", vector(values=[])),
-    "a shape of one entry more": (OWN, "coefficients' is not", shape),
+    "a place behind the last": (OWN, "coefficients.party0 has places or values", vector(places="end")),
+    "a value too many": (OWN, "coefficients.party0 has places or values", vector(values=[1.0, 2.0])),
+    "a value too few": (OWN, "coefficients.party0 has places or values", vector(values=[])),
+    "a shape of one entry more": (OWN, "coefficients.party0 has a shape", shape),
     "a vector of one entry more": (OWN, "coefficients' and 'features' of", vector(size=1)),
-    "a line of seven": (OWN, "communication' is not", lambda raw: raw["communication"][0].append(1)),
-    "a line of five": (OWN, "communication' is not", lambda raw: raw["communication"][0].pop()),
+    "a line of seven": (OWN, "communication must be lists of sender", lambda raw: raw["communication"][0].append(1)),
+    "a line of five": (OWN, "communication must be lists of sender", lambda raw: raw["communication"][0].pop()),
     "numbers of one line less": (OWN, "'numbers' and", lambda raw: raw["numbers"].pop()),
     "numbers of one line more": (OWN, "'numbers' and", lambda raw: raw["numbers"].append(1)),
-    "a round that is no count": (OWN, "notes' is not", lambda raw: raw["notes"].append({"round": 1.5})),
-    "a time below 0": (OWN, "seconds' is not", lambda raw: raw.update(seconds=-1e-9)),
+    "a round that is no count": (
+        OWN,
+        "].round must be a whole number from 0 on; got 1.5",
+        lambda raw: raw["notes"].append({"round": 1.5}),
+    ),
+    "a time below 0": (
+        OWN,
+        "seconds must be a finite number from 0 on; got -1e-09",
+        lambda raw: raw.update(seconds=-1e-9),
+    ),
     "a party here and elsewhere": (OWN, "different parties", lambda raw: raw["elsewhere"].append(first(raw))),
     "a schema of a stranger": (OWN, "different parties", lambda raw: raw["schemas"].update(stranger=None)),
     "features of a stranger": (OWN, "different parties", lambda raw: raw["features"].update(stranger=[])),
     "errors of one party": (OWN, "'spread' and 'coefficients' name", spread_of_one),
-    "what left, of no known kind": (OWN, "facts' is not", lambda raw: raw["facts"].update(left=[["a", "?", "b", 1]])),
-    "what left, without how often": (OWN, "facts' is not", lambda raw: raw["facts"].update(left=[LEFT[:3]])),
-    "three classes": (OWN, "facts' is not", lambda raw: raw["facts"].update(classes=["a", "b", "c"])),
-    "a link of one number": (PRIVATE, "link' is not", lambda raw: raw.update(link=[1.0])),
-    "a link of eight numbers": (PRIVATE, "link' is not", lambda raw: raw.update(link=[1.0] * 8)),
-    "a path without its last weight": (PRIVATE, "path' is not", rows_of_path(lambda rows: rows.pop())),
-    "a path with a longer row": (PRIVATE, "path' is not", rows_of_path(lambda rows: rows[0].append(0.0))),
+    "what left, of no known kind": (
+        OWN,
+        "facts.left must be",
+        lambda raw: raw["facts"].update(left=[["a", "?", "b", 1]]),
+    ),
+    "what left, without how often": (OWN, "facts.left must be", lambda raw: raw["facts"].update(left=[LEFT[:3]])),
+    "three classes": (
+        OWN,
+        "facts.classes must be two classes",
+        lambda raw: raw["facts"].update(classes=["a", "b", "c"]),
+    ),
+    "a link of one number": (
+        PRIVATE,
+        "link must be a list of 2 to 7 finite numbers",
+        lambda raw: raw.update(link=[1.0]),
+    ),
+    "a link of eight numbers": (
+        PRIVATE,
+        "link must be a list of 2 to 7 finite numbers",
+        lambda raw: raw.update(link=[1.0] * 8),
+    ),
+    "a path without its last weight": (PRIVATE, "path has a row too many", rows_of_path(lambda rows: rows.pop())),
+    "a path with a longer row": (PRIVATE, "path has a row too many", rows_of_path(lambda rows: rows[0].append(0.0))),
     "a path of longer rows": (PRIVATE, "'path' and 'coeff", rows_of_path(lambda rows: [r.append(0.0) for r in rows])),
     "a stump behind the last column": (BOOSTED, "'model' names columns", end_of_stumps),
-    "a row of a kernel too long": (KERNEL, "model' is not", lambda raw: raw["model"].update(size=1)),
-    "rows that are too large together": (KERNEL, "model' is not", large_rows),
-    "a label too few": (KERNEL, "model' is not", lambda raw: raw["model"]["labels"].pop()),
+    "a row of a kernel too long": (
+        KERNEL,
+        "model has rows of different lengths",
+        lambda raw: raw["model"].update(size=1),
+    ),
+    "rows that are too large together": (KERNEL, "model is too large for the file", large_rows),
+    "a label too few": (KERNEL, "model has lists of different lengths", lambda raw: raw["model"]["labels"].pop()),
 }
 
 
@@ -145,7 +173,7 @@ def test_what_is_one_off_is_refused(case, plain, tmp_path):
     kind, words, change = ONE_OFF[case]
     raw = json.loads(json.dumps(plain[kind]))
     change(raw)
-    with pytest.raises(co.InvalidInput, match="is not a whole saved fit: '") as caught:
+    with pytest.raises(co.InvalidInput, match="is not a whole saved fit: ") as caught:
         co.load(write(tmp_path / "fit.json", json.dumps(raw)))
     assert words in str(caught.value)
 
@@ -160,7 +188,7 @@ def test_a_version_that_nobody_wrote_is_damage(version, plain, tmp_path):
 def test_a_field_that_is_missing_is_named(kind, plain, tmp_path):
     for name in plain[kind]:
         raw = {key: value for key, value in plain[kind].items() if key != name}
-        with pytest.raises(co.InvalidInput, match=f"is not a whole saved fit: '{name}' is missing"):
+        with pytest.raises(co.InvalidInput, match=f"is not a whole saved fit: it needs {name}, "):
             co.load(write(tmp_path / "fit.json", json.dumps(raw)))
 
 
@@ -182,7 +210,7 @@ def test_a_coefficient_that_is_no_finite_number_is_refused(bad, plain, tmp_path)
     raw = json.loads(json.dumps(plain[KINDS[0]]))
     party = next(party for party, x in raw["coefficients"].items() if x["values"])
     raw["coefficients"][party]["values"][0] = bad
-    with pytest.raises(co.InvalidInput, match="'coefficients' is not of its kind"):
+    with pytest.raises(co.InvalidInput, match=rf"coefficients\.{party}\.values must be a list, each a finite number"):
         co.load(write(tmp_path / "fit.json", json.dumps(raw)))
 
 
@@ -198,7 +226,7 @@ def test_a_coefficient_of_no_column_is_refused(plain, tmp_path):
         if place == size - 1:
             assert co.load(path).coefficients[party].tolist() == [0.0] * place + [0.5]
             continue
-        with pytest.raises(co.InvalidInput, match="'coefficients' is not of its kind"):
+        with pytest.raises(co.InvalidInput, match=rf"coefficients\.{party}.* (places or values|from 0 on)"):
             co.load(path)
 
 
@@ -319,5 +347,5 @@ def test_a_figure_that_is_nan_or_an_sd_below_zero_is_refused(kind, field, bad, p
         part[field][0], named = bad, "model"
     else:
         raw[field] = bad
-    with pytest.raises(co.InvalidInput, match=f"'{named}' is not of its kind, is not finite"):
+    with pytest.raises(co.InvalidInput, match=rf"is not a whole saved fit: {named}[ .]"):
         co.load(write(tmp_path / "fit.json", json.dumps(raw)))

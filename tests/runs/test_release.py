@@ -505,7 +505,7 @@ def test_a_release_file_that_was_changed_is_refused(fit):
         with pytest.raises((co.InvalidInput, TypeError, ValueError)):
             from_plain({**plain, name: bad})
     del plain["run"]
-    with pytest.raises(co.InvalidInput, match="fields of a release"):
+    with pytest.raises(co.InvalidInput, match="it needs run, a text"):
         from_plain(plain)
 
 
@@ -517,11 +517,11 @@ def test_a_release_file_that_was_changed_is_refused(fit):
         ("scale", -1.0, "'scale' is not above 0"),
         ("scale", 0.0, "'scale' is not above 0"),
         ("centre", float("nan"), "is not finite"),
-        ("sums.noise", -1.0, "its noise is negative"),
-        ("sums.square_noise", -1.0, "its noise is negative"),
+        ("sums.noise", -1.0, "'sums' has noise that is negative"),
+        ("sums.square_noise", -1.0, "'sums' has noise that is negative"),
         ("sums.square_noise", float("nan"), "is not finite"),
-        ("sums.count_noise", -1.0, "its noise is negative"),
-        ("sums.count", float("nan"), "counts by no finite number"),
+        ("sums.count_noise", -1.0, "sums.count_noise must be a finite number from 0 on; got -1.0"),
+        ("sums.count", float("nan"), "sums.count must be a finite number; got nan"),
     ],
 )
 def test_noise_below_zero_and_figures_that_are_nan_are_refused(field, bad, says, fit):
@@ -540,27 +540,27 @@ def test_noise_below_zero_and_figures_that_are_nan_are_refused(field, bad, says,
 
 
 ONE_OFF = [
-    ({"norms": {"clinic": 1.0, "lab": -1.0}}, "a length in 'norms' is negative"),
-    ({"buckets": -1}, "a count is no whole number"),
-    ({"unit_rows": 1.0}, "a count is no whole number"),
-    ({"reach": 0.0}, "'step' or 'reach' is not above 0"),
-    ({"step": -1.0}, "'step' or 'reach' is not above 0"),
-    ({"run": 3}, "a word or flag is of another kind"),
-    ({"proven": 1}, "a word or flag is of another kind"),
-    ({"penalised": 0}, "'penalised' or 'cut' is no flag"),
-    ({"cut": 0}, "'penalised' or 'cut' is no flag"),
-    ({"rule": "bent"}, "'rule' is not known"),
-    ({"statement.delta": 1.0}, "'statement' or 'norms' is not of its kind"),
-    ({"statement.delta": 0.0, "statement.epsilon": 1.0}, "'statement' or 'norms' is not of its kind"),
-    ({"statement.epsilon": -1.0}, "'statement' or 'norms' is not of its kind"),
+    ({"norms": {"clinic": 1.0, "lab": -1.0}}, "norms must be lengths from 0 on, by party"),
+    ({"buckets": -1}, "buckets must be a whole number from 0 on; got -1"),
+    ({"unit_rows": 1.0}, "unit_rows must be a whole number from 0 on; got 1.0"),
+    ({"reach": 0.0}, "reach must be a finite number above 0; got 0.0"),
+    ({"step": -1.0}, "step must be a finite number above 0; got -1.0"),
+    ({"run": 3}, "run must be a text; got 3"),
+    ({"proven": 1}, "proven must be true or false; got 1"),
+    ({"penalised": 0}, "penalised must be true or false; got 0"),
+    ({"cut": 0}, "cut must be true or false; got 0"),
+    ({"rule": "bent"}, "rule must be one of 'raw', 'centred', 'screened', 'weak'; got 'bent'"),
+    ({"statement.delta": 1.0}, "statement.delta must be a number from 0 on, below 1; got 1.0"),
+    ({"statement.delta": 0.0, "statement.epsilon": 1.0}, "statement has an epsilon, and a delta of 0"),
+    ({"statement.epsilon": -1.0}, "statement.epsilon must be a number from 0 on; got -1.0"),
     ({"solving.doubt": -1e-9}, "'doubt' of 'solving' has another length than 'columns', or is negative"),
-    ({"solving.ridge": -1.0}, "'ridge' of 'solving' is no number from 0 on"),
-    ({"solving.select": 1}, "'choose' or 'select' is no flag"),
+    ({"solving.ridge": -1.0}, "solving.ridge must be a finite number from 0 on; got -1.0"),
+    ({"solving.select": 1}, "solving.select must be true or false; got 1"),
     ({"matrix": 1.0 + 1e-6}, "'rows' and the matrix disagree"),
     ({"centre": "longer"}, "'centre' or 'scale' has another length than 'columns'"),
-    ({"columns.block": 1.5}, "a column is not of its kind"),
-    ({"columns.unit": 0.0}, "has no finite unit and middle"),
-    ({"columns.middle": float("inf")}, "has no finite unit and middle"),
+    ({"columns.block": 1.5}, "].block must be a whole number; got 1.5"),
+    ({"columns.unit": 0.0}, "].unit must be a finite number above 0; got 0.0"),
+    ({"columns.middle": float("inf")}, "].middle must be a finite number; got inf"),
 ]
 
 

@@ -6,10 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from colonnade.fields import Count, Finite, must
 from colonnade.kernels.arrays import Floats
 from colonnade.model.answer import Status
 from colonnade.model.coefficients import CoefficientPath, Coefficients
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 Name = str | bool | int | float  # of a class
 Classes = tuple[Name, Name]  # of −1 and of +1
+_Class = str | bool | Finite
+_Left = Annotated[
+    Sequence[tuple[str, Literal["masked", "noisy", "exact"], str, Count]], must("lists of who, how, what and how often")
+]
 
 
 class Encoding(Protocol):
@@ -140,14 +145,18 @@ class FitFacts:
 class RunFacts:
     """What a report may say about a run beside its fit: public facts, known before the first message, or empty."""
 
-    rows: int | None = None  # in common, or in all where rows are split
-    brought: Mapping[str, int] = field(default_factory=dict)  # by party; without privacy only, since no price covers it
+    rows: Count | None = None  # in common, or in all where rows are split
+    depth: Count = 0  # of curves
+    classes: Annotated[tuple[_Class, _Class], must("two classes", ["no", "yes"])] | None = None  # of −1 and of +1
+    brought: Mapping[str, Count] = field(
+        default_factory=dict
+    )  # by party; without privacy only, since no price covers it
     policies: Mapping[str, str] = field(default_factory=dict)  # what each party allows, in words
     settings: str = ""  # method and privacy terms as the parties approved them
     protocol: str = ""  # release of the library and protocol of the method
     code: str = ""  # SHA-256 over the files of the library where the fit was made
     asked: str = ""  # the label's column, in its holder's words
-    left: Sequence[Sequence[Any]] = ()  # by whom, how it looked (KINDS), what it was, how often at most
+    left: _Left = ()  # by whom, how it looked (KINDS), what it was, how often at most
     approved: str = ""  # who agreed to the terms, and how
     federation: str = ""  # hash of the federation file, where parties run elsewhere
     keys: Mapping[str, str] = field(default_factory=dict)  # that the file pins, by party

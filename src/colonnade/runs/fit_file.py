@@ -1,4 +1,4 @@
-"""A saved fit: its fields as plain JSON, and a rule for each of them, checked before anything is made of it.
+"""A saved fit: its fields as plain JSON, and what each of them must be, checked before anything is made of it.
 
 A file may have been cut, edited or made by somebody else. Whatever it holds, `co.load` gives a fit that can be shown
 and used, or one error that names the field; sizes are bounded by the file's own length, so a small file cannot ask for
@@ -12,46 +12,27 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 from scipy import sparse
 
 from colonnade import problem as problems
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
+from colonnade.fields import LARGEST_WHOLE, Count, Finite, Length, Number, Table, Wrong, must, read, within
 from colonnade.kernels.arrays import Floats
 from colonnade.model.answer import Status
 from colonnade.model.coefficients import CoefficientPath, Coefficients
-from colonnade.model.facts import FitFacts
-from colonnade.privacy.events import KINDS
+from colonnade.model.facts import FitFacts, RunFacts
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem.boosting import Stumps
 from colonnade.problem.kernel import Support
 from colonnade.problem.link import Link
 from colonnade.runs import release_file
-from colonnade.runs.release_file import (
-    DAMAGED,
-    FIT,
-    FIT_FORMAT,
-    Rule,
-    finite,
-    flag,
-    known,
-    listed,
-    maybe,
-    noise,
-    number,
-    plain,
-    read_sealed,
-    statement,
-    table,
-    tabled,
-    text,
-    texts,
-    whole,
-    write_sealed,
-)
+from colonnade.runs.release_file import DAMAGED, FIT, FIT_FORMAT, StatementTable, read_sealed, write_sealed
 from colonnade.runtime.wire import Communication
 
 _DENSE = 256  # numbers that a byte of the file may stand for: coefficients are written sparse
@@ -74,7 +55,7 @@ def read_fit(path: Path) -> dict[str, Any]:
     _, body = read_sealed(path, {FIT: FIT_FORMAT}, "a saved fit", again)
     try:
         raw = json.loads(body)
-        _check(raw, path.stat().st_size)
+        check_fit(raw, path.stat().st_size)
         return _from_plain(raw)
     except DAMAGED as error:
         why = f": {error}" if isinstance(error, InvalidInput) else ""
@@ -83,11 +64,11 @@ def read_fit(path: Path) -> dict[str, Any]:
 
 def to_plain(fit: FitFacts) -> dict[str, Any]:
     """The fields as JSON has them; those that are not named here are as they are."""
-    known = fit.coefficients.local
+    held = fit.coefficients.local
     elsewhere = fit.coefficients.elsewhere
     return {
         **{field.name: getattr(fit, field.name) for field in fields(FitFacts)},
-        "coefficients": {party: _sparse(x) for party, x in known.items()},
+        "coefficients": {party: _sparse(x) for party, x in held.items()},
         "elsewhere": list(elsewhere),
         "status": fit.status.name,
         "privacy": fit.privacy.to_plain(),
@@ -196,162 +177,169 @@ def _from_value(raw: Any) -> Any:
     return tuple(_from_value(item) for item in raw) if isinstance(raw, list) else raw
 
 
-# ------------------------------------------------------------------------------------------------ the rules
+# ------------------------------------------------------------------------------------------------ the fields
 
 
-class _Rules:
-    """The rules, for a file of so many bytes."""
+class VectorTable(Table, frozen=True):
+    """Numbers, of which all that are not 0 are written."""
 
-    def __init__(self, size: int) -> None:
-        self.most = _DENSE * size
-        self.fields: dict[str, Rule] = {
-            "coefficients": self.vectors(finite),
-            "elsewhere": texts,
-            "intercept": finite,
-            "objective": maybe(known),
-            "gap": maybe(known),
-            "status": text,
-            "privacy": statement,
-            "communication": listed(line),
-            "numbers": listed(whole),
-            "problem": table,
-            "method": text,
-            "run": text,
-            "seconds": maybe(lambda raw: finite(raw) and raw >= 0.0),
-            "label": text,
-            "notes": listed(note),
-            "features": tabled(texts),
-            "schemas": tabled(maybe(text)),
-            "on": maybe(text),
-            "spread": maybe(self.vectors(noise)),
-            "release": maybe(table),
-            "path": maybe(path),
-            "link": maybe(lambda raw: listed(finite)(raw) and 2 <= len(raw) <= len(Link._fields)),
-            "remarks": texts,
-            "facts": facts,
-            "by_rows": flag,
-            "beside": tabled(text),
-            "model": maybe(self.model),
-        }
+    size: Count
+    places: list[Count]
+    values: list[Finite]
+    shape: Annotated[list[Count], msgspec.Meta(min_length=1)] | UnsetType = UNSET
 
-    def vectors(self, entry: Rule) -> Rule:
-        return tabled(lambda raw: self.vector(raw, entry))
-
-    def vector(self, raw: Any, entry: Rule) -> bool:
-        if not (isinstance(raw, dict) and whole(raw.get("size")) and raw["size"] <= self.most):
-            return False
-        places = raw.get("places", ())
-        values = raw.get("values", ())
-        shape = raw.get("shape", [raw["size"]])
-        if not (listed(whole)(places) and listed(entry)(values) and listed(whole)(shape)):
-            return False
-        within = all(place < raw["size"] for place in places)
-        return within and len(places) == len(values) and math.prod(shape) == raw["size"]
-
-    def model(self, raw: Any) -> bool:
-        if not isinstance(raw, dict):
-            return False
-        if "points" not in raw:
-            return tabled(stumps)(raw)
-        points = raw["points"]
-        size = raw.get("size", -1)
-        return (
-            isinstance(points, list)
-            and whole(size)
-            and size * len(points) <= self.most
-            and all(self.vector(row, finite) and row["size"] == size for row in points)
-            and flag(raw.get("sparse"))
-            and all(listed(finite)(raw.get(name)) and len(raw[name]) == len(points) for name in ("labels", "weights"))
-        )
+    def __post_init__(self) -> None:
+        within = all(place < self.size for place in self.places)
+        if not (within and len(self.places) == len(self.values)):
+            raise InvalidInput("has places or values that do not fit its size")
+        if self.shape is not UNSET and math.prod(self.shape) != self.size:
+            raise InvalidInput("has a shape that does not fit its size")
 
 
-def note(raw: Any) -> bool:
-    """A row of the history: numbers and words; its round counts."""
-    plain = tabled(lambda value: value is None or isinstance(value, str | bool) or number(value))
-    return plain(raw) and whole(raw.get("round", 0)) and maybe(number)(raw.get("gap"))
+class SpreadTable(VectorTable, frozen=True):
+    """Standard errors: inf where nothing is known."""
+
+    values: list[Annotated[float, must("a number from 0 on", ge=0.0)] | Count]
 
 
-def line(raw: Any) -> bool:
-    """Sender, receiver and kind; round, messages and bytes."""
-    return isinstance(raw, list) and len(raw) == 6 and texts(raw[:3]) and listed(whole)(raw[3:])
+class StumpsTable(Table, frozen=True):
+    """A party's part of a boosted model."""
+
+    columns: list[Count]
+    thresholds: list[Number]
+    signs: list[Finite]
+    weights: list[Finite]
+
+    def __post_init__(self) -> None:
+        if {len(self.thresholds), len(self.signs), len(self.weights)} != {len(self.columns)}:
+            raise InvalidInput("has lists of different lengths")
+        if any(map(math.isnan, self.thresholds)):  # -inf: a stump that says the same of every row
+            raise InvalidInput("has a threshold that is nan")
 
 
-def path(raw: Any) -> bool:
-    """Weights, and by party one row of coefficients for each."""
-    if not (isinstance(raw, list) and len(raw) == 2 and listed(finite)(raw[0]) and isinstance(raw[1], dict)):
-        return False
-    by_weight = listed(listed(finite))
-    height = len(raw[0])
-    return all(by_weight(m) and len(m) == height and len({len(row) for row in m}) <= 1 for m in raw[1].values())
+class SupportTable(Table, frozen=True):
+    """The rows that a kernel machine keeps, with their labels and weights."""
+
+    points: list[VectorTable]
+    size: Count
+    sparse: bool
+    labels: list[Finite]
+    weights: list[Finite]
+
+    def __post_init__(self) -> None:
+        if {len(self.labels), len(self.weights)} != {len(self.points)}:
+            raise InvalidInput("has lists of different lengths")
 
 
-def stumps(raw: Any) -> bool:
-    if not (isinstance(raw, dict) and listed(whole)(raw.get("columns"))):
-        return False
-    rules = {"thresholds": known, "signs": finite, "weights": finite}
-    return all(listed(rule)(raw.get(name)) and len(raw[name]) == len(raw["columns"]) for name, rule in rules.items())
+class FitTable(Table, frozen=True):
+    """A saved fit as it is written."""
+
+    coefficients: dict[str, VectorTable]
+    elsewhere: list[str]
+    intercept: Finite
+    objective: Number | None
+    gap: Number | None
+    status: str
+    privacy: StatementTable
+    communication: Annotated[
+        list[tuple[str, str, str, Count, Count, Count]],
+        must("lists of sender, receiver and kind, round, messages and bytes"),
+    ]
+    numbers: list[Count]
+    problem: dict[str, Any]
+    method: str
+    run: str
+    seconds: Length | None
+    label: str
+    notes: list[
+        dict[str, str | bool | Annotated[int, msgspec.Meta(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)] | float | None]
+    ]
+    features: dict[str, list[str]]
+    schemas: dict[str, str | None]
+    on: str | None
+    spread: dict[str, SpreadTable] | None
+    release: dict[str, Any] | None
+    path: (
+        Annotated[
+            tuple[list[Finite], dict[str, list[list[Finite]]]], must("weights, and by party a row of numbers for each")
+        ]
+        | None
+    )
+    link: (
+        Annotated[list[Finite], must("a list of 2 to 7 finite numbers", min_length=2, max_length=len(Link._fields))]
+        | None
+    )
+    remarks: list[str]
+    facts: dict[str, Any]
+    by_rows: bool
+    beside: dict[str, str]
+    model: dict[str, Any] | None
 
 
-def left(raw: Any) -> bool:
-    """One line of what a plan let leave: by whom, how it looked, what it was, how often at most."""
-    kinds = isinstance(raw, list) and len(raw) == 4 and raw[1] in KINDS
-    return kinds and text(raw[0]) and text(raw[2]) and whole(raw[3])
+def check_fit(raw: Any, size: int) -> None:
+    """Refuse a saved fit, in a file of so many bytes, with a field that is not what it must be."""
+    fit: FitTable = read(raw, FitTable)
+    for place, note in enumerate(fit.notes):
+        read(note.get("round", 0), Count, f"notes[{place}].round")
+        read(note.get("gap"), Number | None, f"notes[{place}].gap")
+    for name, figure in (("objective", fit.objective), ("gap", fit.gap)):
+        if figure is not None and math.isnan(figure):
+            raise Wrong(name, "is nan, with which every comparison is false")
+    for name, vectors in (("coefficients", fit.coefficients), ("spread", fit.spread or {})):
+        for party, vector in vectors.items():
+            _check_size(within(name, party), vector.size, size)
+    if fit.path is not None and not all(_fits(rows, len(fit.path[0])) for rows in fit.path[1].values()):
+        raise Wrong("path", "has a row too many, too few, or of another length")
+    read(fit.facts, RunFacts, "facts")
+    if fit.numbers and len(fit.numbers) != len(fit.communication):
+        raise InvalidInput("'numbers' and 'communication' differ in length")
+    _check_parties(fit)
+    if fit.model is not None:
+        _check_model(fit.model, fit.features, size)
 
 
-def facts(raw: Any) -> bool:
-    """What everybody knew before the run."""
-    name: Rule = lambda raw: text(raw) or flag(raw) or finite(raw)  # noqa: E731
-    pair: Rule = lambda raw: listed(name)(raw) and len(raw) == 2  # noqa: E731
-    rules = {
-        "rows": whole,
-        "brought": tabled(whole),
-        "policies": tabled(text),
-        "settings": text,
-        "code": text,
-        "protocol": text,
-    }
-    rules |= {"classes": pair, "asked": text, "left": listed(left), "approved": text}
-    rules |= {"code": text, "federation": text, "keys": tabled(text), "absent": tabled(text)}
-    return isinstance(raw, dict) and all(rules.get(name, plain)(value) for name, value in raw.items())
+def _check_size(place: str, entries: int, size: int) -> None:
+    if entries > _DENSE * size:
+        raise Wrong(place, f"is too large for the file: {entries:,} numbers")
 
 
-def _check(raw: Any, size: int) -> None:
-    """Refuse a saved fit, of a file of so many bytes, with a field that is missing or not of its kind."""
-    if not isinstance(raw, Mapping):
-        raise InvalidInput("it holds no table of fields")
-    for name, rule in _Rules(size).fields.items():
-        if name not in raw:
-            raise InvalidInput(f"{name!r} is missing")
-        if not rule(raw[name]):
-            raise InvalidInput(f"{name!r} is not of its kind, is not finite, or is too large for the file")
-    _check_together(raw)
+def _fits(rows: list[list[float]], height: int) -> bool:
+    """Whether a path has a row for each weight, all of one length."""
+    return len(rows) == height and len({len(row) for row in rows}) <= 1
 
 
-def _check_together(raw: Mapping[str, Any]) -> None:
-    """What several fields say of the same must agree."""
-    held = raw["coefficients"]
-    features = raw["features"]
-    parties = {*held, *raw["elsewhere"]}
-    twice = len(parties) != len(held) + len(raw["elsewhere"])
-    if twice or parties != features.keys() or not raw["schemas"].keys() <= parties:
+def _check_parties(fit: FitTable) -> None:
+    """What several fields say of the same parties must agree."""
+    held = fit.coefficients
+    features = fit.features
+    parties = {*held, *fit.elsewhere}
+    twice = len(parties) != len(held) + len(fit.elsewhere)
+    if twice or parties != features.keys() or not fit.schemas.keys() <= parties:
         raise InvalidInput("'coefficients', 'elsewhere', 'features' and 'schemas' name different parties")
     for party, vector in held.items():
-        if vector.get("shape", [vector["size"]])[0] != len(features[party]):
+        if (vector.shape or [vector.size])[0] != len(features[party]):
             raise InvalidInput(f"'coefficients' and 'features' of {party!r} differ in length")
     sizes_of: dict[str, dict[str, list[int]]] = {}
-    if raw["spread"] is not None:
-        sizes_of["spread"] = {party: [vector["size"]] for party, vector in raw["spread"].items()}
-    if raw["path"] is not None:
-        sizes_of["path"] = {party: [len(row) for row in rows] for party, rows in raw["path"][1].items()}
+    if fit.spread is not None:
+        sizes_of["spread"] = {party: [vector.size] for party, vector in fit.spread.items()}
+    if fit.path is not None:
+        sizes_of["path"] = {party: [len(row) for row in rows] for party, rows in fit.path[1].items()}
     for name, found in sizes_of.items():
         if not held.keys() <= found.keys() <= parties:
             raise InvalidInput(f"{name!r} and 'coefficients' name different parties")
         for party, sizes in found.items():
-            if party in held and any(size != held[party]["size"] for size in sizes):
+            if party in held and any(size != held[party].size for size in sizes):
                 raise InvalidInput(f"{name!r} and 'coefficients' of {party!r} differ in length")
-    if raw["numbers"] and len(raw["numbers"]) != len(raw["communication"]):
-        raise InvalidInput("'numbers' and 'communication' differ in length")
-    stumps = raw["model"] if raw["model"] is not None and "points" not in raw["model"] else {}
-    for party, part in stumps.items():
-        if party not in features or any(column >= len(features[party]) for column in part["columns"]):
+
+
+def _check_model(raw: Mapping[str, Any], features: Mapping[str, list[str]], size: int) -> None:
+    if "points" in raw:
+        kept: SupportTable = read(raw, SupportTable, "model")
+        _check_size("model", kept.size * max(1, len(kept.points)), size)
+        if any(row.size != kept.size for row in kept.points):
+            raise Wrong("model", "has rows of different lengths")
+        return
+    parts: dict[str, StumpsTable] = read(raw, dict[str, StumpsTable], "model")
+    for party, part in parts.items():
+        if party not in features or any(column >= len(features[party]) for column in part.columns):
             raise InvalidInput(f"'model' names columns that {party!r} does not have")

@@ -21,6 +21,7 @@ from colonnade.data.federation import Federation
 from colonnade.data.party import Party
 from colonnade.data.schema.columns import Categorical, Date, Numeric
 from colonnade.errors import InvalidInput
+from colonnade.fields import Finite, Positive
 from colonnade.kernels.arrays import Floats
 from colonnade.model.job import Job
 from colonnade.model.release import ReleasedGram, Solving, Sums
@@ -50,8 +51,8 @@ class ReleasedColumn:
     source: str  # the declared column that it was made of
     block: int  # features of one party with the same number belong together: levels, or a number and its curve
     kind: Kind  # "level": one of a list of levels; "flag": 0 or 1; "part": a hat of a number's curve
-    middle: float = 0.0
-    unit: float = 1.0
+    middle: Finite = 0.0
+    unit: Positive = 1.0
 
     def __str__(self) -> str:
         return f"{self.party}:{self.name}"

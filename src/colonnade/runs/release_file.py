@@ -1,7 +1,7 @@
 """Files of ours: one line that names kind, version and check-sum, then plain data. What is not whole is refused.
 
-A rule says whether a piece of plain data is of its kind. Here is also the release, alone in a file or in that of a fit:
-numbers as they are, to the bit, beside the public facts; all of it checked when it is read.
+Here is also the release, alone in a file or in that of a fit: numbers as they are, to the bit, beside the public facts;
+all of it checked when it is read.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Mapping
+from dataclasses import asdict as plain_of
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
+from msgspec.structs import asdict
 
 from colonnade.data.text_file import read_bytes
 from colonnade.errors import InvalidInput
+from colonnade.fields import Count, Finite, Length, Positive, Table, must, read
 from colonnade.kernels.arrays import Floats
 from colonnade.model.release import Solving, Sums
 from colonnade.privacy.conditions import Condition
@@ -32,8 +36,6 @@ LARGEST = 1 << 31  # bytes of a file
 # saved fits, and the version that is written
 FIT = "colonnade fit"
 FIT_FORMAT = 1
-_WHOLE = 2**53
-Rule = Callable[[Any], bool]
 
 
 def write_sealed(path: Path, kind: str, version: int, body: str) -> None:
@@ -62,80 +64,37 @@ def read_sealed(path: Path, known: Mapping[str, int], what: str, again: str) -> 
     return kind, body
 
 
-# ------------------------------------------------------------------------------------------------ rules
+# ------------------------------------------------------------------------------------------------ a statement
 
 
-def number(raw: Any) -> bool:
-    return type(raw) is float or (type(raw) is int and abs(raw) <= _WHOLE)
+class StatementTable(Table, frozen=True):
+    """The statement of a run, in figures and facts."""
 
+    epsilon: Annotated[float, must("a number from 0 on", ge=0.0)] | Count
+    delta: (
+        Annotated[float, must("a number from 0 on, below 1", ge=0.0, lt=1.0)] | Annotated[int, msgspec.Meta(ge=0, lt=1)]
+    )
+    unit: str
+    neighbours: str
+    trust: str
+    accountant: str
+    guarantee: str
+    derivation: str
+    sees: str
+    conditions: list[dict[str, Any]]
+    rho: Length | None = None
 
-def finite(raw: Any) -> bool:
-    return number(raw) and math.isfinite(raw)
-
-
-def known(raw: Any) -> bool:
-    """A number, maybe without end; no nan, with which every comparison is false."""
-    return number(raw) and not math.isnan(raw)
-
-
-def noise(raw: Any) -> bool:
-    """What an sd or a length may be: from 0 on, without end where nothing is known."""
-    return known(raw) and raw >= 0.0
-
-
-def whole(raw: Any) -> bool:
-    return type(raw) is int and 0 <= raw <= _WHOLE
-
-
-def kind(expected: type) -> Rule:
-    return lambda raw: isinstance(raw, expected)
-
-
-def maybe(rule: Rule) -> Rule:
-    return lambda raw: raw is None or rule(raw)
-
-
-def listed(rule: Rule) -> Rule:
-    return lambda raw: isinstance(raw, list | tuple) and all(map(rule, raw))
-
-
-def tabled(rule: Rule) -> Rule:
-    return lambda raw: isinstance(raw, dict) and all(map(rule, raw.values()))
-
-
-text = kind(str)
-flag = kind(bool)
-table = kind(dict)
-texts = listed(text)
-
-
-def plain(raw: Any) -> bool:
-    rules = (text, flag, number, tabled(lambda value: text(value) or number(value)), texts)
-    return raw is None or any(rule(raw) for rule in rules)
-
-
-def condition(raw: Any) -> bool:
-    try:
-        return isinstance(raw, dict) and raw.keys() == {"code", "figures"} and bool(Condition.from_plain(raw))
-    except (ValueError, TypeError):
-        return False
-
-
-def statement(raw: Any) -> bool:
-    kinds: dict[str, Rule] = {"float": number, "str": text, "bool": flag, "int": whole}
-    kinds["float | None"] = maybe(lambda value: finite(value) and value >= 0.0)
-    kinds["tuple[Condition, ...]"] = listed(condition)
-    known = {one.name: kinds.get(str(one.type), plain) for one in fields(PrivacyStatement)}
-    if not (isinstance(raw, dict) and all(name in known and known[name](value) for name, value in raw.items())):
-        return False
-    if "conditions" not in raw:
-        return False
-    rests = guarantee_under(map(Condition.from_plain, raw["conditions"]))
-    if raw.get("guarantee") in (Guarantee.PROVEN, Guarantee.CONDITIONAL) and raw["guarantee"] != rests:
-        return False
-    epsilon = raw.get("epsilon", -1.0)
-    delta = raw.get("delta", -1.0)
-    return bool(0.0 <= delta < 1.0 and (epsilon == math.inf or (epsilon >= 0.0 and delta > 0.0)))
+    def __post_init__(self) -> None:
+        try:
+            rests = guarantee_under([Condition.from_plain(one) for one in self.conditions])
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidInput("has a condition that this version does not know") from error
+        if any(one.keys() != {"code", "figures"} for one in self.conditions):
+            raise InvalidInput("has a condition with more than its code and figures")
+        if self.guarantee in (Guarantee.PROVEN, Guarantee.CONDITIONAL) and self.guarantee != rests:
+            raise InvalidInput("has a guarantee that its conditions do not bear out")
+        if self.delta == 0.0 and self.epsilon != math.inf:
+            raise InvalidInput("has an epsilon, and a delta of 0")
 
 
 # ------------------------------------------------------------------------------------------------ a release
@@ -144,8 +103,61 @@ def statement(raw: Any) -> bool:
 KIND = "colonnade release"
 FORMAT = 1
 AGAIN = "Save the release again, or restore a copy."
-KINDS = ("number", "level", "flag", "part", "classes")
-RULES = ("raw", "centred", "screened", "weak")
+
+
+class NoiseTable(Table, frozen=True):
+    """The sd of every entry: the few there are, and for each entry which it is."""
+
+    levels: bytes
+    codes: bytes
+
+
+class SumsTable(Table, frozen=True):
+    """Class sums; arrays are numbers of eight bytes."""
+
+    positive: bytes
+    negative: bytes
+    count: Finite
+    half_squares: bytes
+    noise: bytes
+    count_noise: Length
+    square_noise: bytes
+
+
+class SolvingTable(Table, frozen=True):
+    """What a release was solved with beside itself."""
+
+    ridge: Length
+    doubt: bytes
+    sums: SumsTable | None
+    choose: bool
+    select: bool
+
+
+class ReleaseTable(Table, frozen=True):
+    """A release as it is written."""
+
+    matrix: bytes
+    noise: NoiseTable
+    rows: Count
+    columns: list[dict[str, Any]]
+    label: dict[str, Any]
+    reach: Positive
+    rule: Literal["raw", "centred", "screened", "weak"]
+    cross: str
+    centre: bytes
+    scale: bytes
+    norms: Annotated[dict[str, Length], must("lengths from 0 on, by party")]
+    proven: bool
+    step: Positive
+    buckets: Count
+    cut: bool
+    unit_rows: Count
+    penalised: bool
+    statement: StatementTable
+    run: str
+    sums: SumsTable | None
+    solving: SolvingTable | None
 
 
 def write_release(release: Release, path: Path) -> None:
@@ -176,8 +188,8 @@ def to_plain(release: Release) -> dict[str, Any]:
         "matrix": _text(release.matrix[_upper(release.matrix)]),
         # Few different sds: each once, and for every entry which it is.
         "noise": {"levels": _text(levels), "codes": _text(codes.astype(np.uint32), "<u4")},
-        "columns": [asdict(column) for column in release.columns],
-        "label": asdict(release.label),
+        "columns": [plain_of(column) for column in release.columns],
+        "label": plain_of(release.label),
         "centre": _text(release.centre),
         "scale": _text(release.scale),
         "norms": dict(release.norms),
@@ -189,26 +201,22 @@ def to_plain(release: Release) -> dict[str, Any]:
 
 def from_plain(raw: Any) -> Release:
     """The inverse of `to_plain`; InvalidInput, or what damaged data end in, where a field is not of its kind."""
-    if not isinstance(raw, Mapping) or set(raw) != {one.name for one in fields(Release)}:
-        raise InvalidInput("it does not have the fields of a release")
-    if not (statement(raw["statement"]) and tabled(finite)(raw["norms"])):
-        raise InvalidInput("'statement' or 'norms' is not of its kind")
-    columns = tuple(_column(one) for one in raw["columns"])
-    size = len(columns) + 2
-    levels = _numbers(raw["noise"]["levels"])
-    codes = _numbers(raw["noise"]["codes"], "<u4").astype(np.int64)
+    said: ReleaseTable = read(raw, ReleaseTable)
+    size = len(said.columns) + 2
+    levels = _numbers(said.noise.levels)
+    codes = _numbers(said.noise.codes, "<u4").astype(np.int64)
     made = Release(
         **{
-            **raw,
-            "columns": columns,
-            "label": _column(raw["label"]),
-            "matrix": _symmetric(_numbers(raw["matrix"]), size),
+            **asdict(said),
+            "columns": tuple(read(one, ReleasedColumn, f"columns[{k}]") for k, one in enumerate(said.columns)),
+            "label": read(said.label, ReleasedColumn, "label"),
+            "matrix": _symmetric(_numbers(said.matrix), size),
             "noise": _symmetric(levels[codes], size),
-            "centre": _numbers(raw["centre"]),
-            "scale": _numbers(raw["scale"]),
+            "centre": _numbers(said.centre),
+            "scale": _numbers(said.scale),
             "statement": PrivacyStatement.from_plain(raw["statement"]),
-            "sums": None if raw["sums"] is None else _sums(raw["sums"], len(columns)),
-            "solving": None if raw["solving"] is None else _solving(raw["solving"], len(columns)),
+            "sums": _sums(said.sums, len(said.columns)),
+            "solving": _solving(said.solving, len(said.columns)),
         }
     )
     _check(made)
@@ -219,19 +227,12 @@ def _check(release: Release) -> None:
     """Whatever a file holds, what comes of it can be shown and used."""
     size = len(release.columns)
     finite = all(np.isfinite(a).all() for a in (release.matrix, release.noise, release.centre, release.scale))
-    counts = (release.rows, release.buckets, release.unit_rows)
     wrong = {
         "'matrix', 'noise', 'centre' or 'scale' is not finite": not finite,
         "'noise' is negative": bool((release.noise < 0.0).any()),
         "'scale' is not above 0": bool((release.scale <= 0.0).any()),
         "'centre' or 'scale' has another length than 'columns'": {release.centre.size, release.scale.size} != {size},
         "'rows' and the matrix disagree": not math.isclose(release.matrix[size, size], release.rows, rel_tol=1e-9),
-        "a count is no whole number": not listed(whole)(counts),
-        "'step' or 'reach' is not above 0": not (_positive(release.step) and _positive(release.reach)),
-        "'rule' is not known": release.rule not in RULES,
-        "a length in 'norms' is negative": min(release.norms.values(), default=0.0) < 0.0,
-        "a word or flag is of another kind": not (texts([release.run, release.cross]) and flag(release.proven)),
-        "'penalised' or 'cut' is no flag": not (flag(release.penalised) and flag(release.cut)),
     }
     for what, found in wrong.items():
         if found:
@@ -242,14 +243,17 @@ def _plain_sums(sums: Sums) -> dict[str, Any]:
     return {name: _text(value) if isinstance(value, np.ndarray) else value for name, value in vars(sums).items()}
 
 
-def _sums(raw: Mapping[str, Any], size: int) -> Sums:
-    made = Sums(**{name: _numbers(value) if isinstance(value, str) else value for name, value in raw.items()})
+def _sums(said: SumsTable | None, size: int) -> Sums | None:
+    if said is None:
+        return None
+    made = Sums(
+        **{name: _numbers(value) if isinstance(value, bytes) else value for name, value in asdict(said).items()}
+    )
     arrays = (made.positive, made.negative, made.half_squares, made.noise, made.square_noise)
-    if not all(isinstance(a, np.ndarray) and a.shape == (size,) and np.isfinite(a).all() for a in arrays):
+    if not all(a.shape == (size,) and np.isfinite(a).all() for a in arrays):
         raise InvalidInput("'sums' has another length than 'columns', or is not finite")
-    least = min(made.noise.min(initial=0.0), made.square_noise.min(initial=0.0))
-    if not (finite(made.count) and finite(made.count_noise)) or min(least, made.count_noise) < 0.0:
-        raise InvalidInput("'sums' counts by no finite number, or its noise is negative")
+    if min(made.noise.min(initial=0.0), made.square_noise.min(initial=0.0)) < 0.0:
+        raise InvalidInput("'sums' has noise that is negative")
     return made
 
 
@@ -258,28 +262,13 @@ def _plain_solving(solving: Solving) -> dict[str, Any]:
     return {**vars(solving), "doubt": _text(solving.doubt), "sums": sums}
 
 
-def _solving(raw: Mapping[str, Any], size: int) -> Solving:
-    sums = None if raw["sums"] is None else _sums(raw["sums"], size)
-    made = Solving(**{**raw, "doubt": _numbers(raw["doubt"]), "sums": sums})
+def _solving(said: SolvingTable | None, size: int) -> Solving | None:
+    if said is None:
+        return None
+    made = Solving(**{**asdict(said), "doubt": _numbers(said.doubt), "sums": _sums(said.sums, size)})
     if made.doubt.shape != (size,) or not (made.doubt >= 0.0).all():  # inf: not centred
         raise InvalidInput("'doubt' of 'solving' has another length than 'columns', or is negative")
-    if not (finite(made.ridge) and made.ridge >= 0.0 and flag(made.choose) and flag(made.select)):
-        raise InvalidInput("'ridge' of 'solving' is no number from 0 on, or 'choose' or 'select' is no flag")
     return made
-
-
-def _positive(value: Any) -> bool:
-    return finite(value) and value > 0.0
-
-
-def _column(raw: Mapping[str, Any]) -> ReleasedColumn:
-    column = ReleasedColumn(**raw)
-    words = texts([column.name, column.party, column.source, column.kind])
-    if not (words and column.kind in KINDS and type(column.block) is int):
-        raise InvalidInput("a column is not of its kind")
-    if not (_positive(column.unit) and finite(column.middle)):
-        raise InvalidInput(f"column {column.name!r} has no finite unit and middle")
-    return column
 
 
 def _upper(matrix: Floats) -> Any:
@@ -298,5 +287,5 @@ def _text(values: Any, kind: str = "<f8") -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype=kind).tobytes()).decode("ascii")
 
 
-def _numbers(text: str, kind: str = "<f8") -> Any:
-    return np.frombuffer(base64.b64decode(text, validate=True), dtype=kind).copy()
+def _numbers(body: bytes, kind: str = "<f8") -> Any:
+    return np.frombuffer(body, dtype=kind).copy()
