@@ -752,7 +752,7 @@ WRONG: Wrong = {
     "a record that is none": (
         lambda folder: Record.load(write(folder / "record", "{}")),
         co.InvalidInput,
-        "FOLDER/record is no record of a replaced ledger. Ask its owner for it again.",
+        "FOLDER/record is no record of a replaced ledger: it is no colonnade replaced ledger of version 1. Ask its owner for it again.",
     ),
     "a record of a party that is not there": (
         lambda folder: taken(folder, "nobody"),

@@ -129,9 +129,9 @@ def test_a_party_takes_no_fallback_but_what_follows_from_the_release_that_it_was
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--until", "soon"], "is a day, such as"),
+        (["--until", "soon"], "until must be a day, as in until"),
         (["--until", "2999-12-31", "--missing", "nobody"], "nobody"),
-        (["--until", "2999-12-31", "--rows-a-day", 10**12], "is a whole number from 1"),
+        (["--until", "2999-12-31", "--rows-a-day", 10**12], "rows_a_day must be a whole number from 1"),
     ],
 )
 def test_an_order_that_cannot_be_is_refused_and_not_written(founded, tmp_path, words, says):

@@ -766,9 +766,11 @@ def test_terms_that_are_none_are_refused(tmp_path, wrong):
     with pytest.raises(co.InvalidInput):
         replace(order, **wrong)
     one = order.fallbacks[0]
-    for fallbacks in ((one, one), (replace(one, without=()),), (one, replace(one, intercept=float("inf")))):
-        with pytest.raises(co.InvalidInput):
-            replace(order, fallbacks=fallbacks)
+    with pytest.raises(co.InvalidInput, match="without the same parties"):
+        replace(order, fallbacks=(one, one))
+    for none in ({"without": ()}, {"intercept": float("inf")}, {"coefficients": {"a": (float("nan"),)}}):
+        with pytest.raises(co.InvalidInput, match=f"^{next(iter(none))} must be "):
+            replace(one, **none)
 
 
 def test_a_score_of_even_odds_is_of_the_class_that_is_learnt_and_every_model_has_its_own_link(tmp_path):

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,7 @@ from colonnade.data.notices import LabelCounts, about_columns, about_labels, abo
 from colonnade.data.schema.cells import holds_numbers, is_frame
 from colonnade.data.text_file import UNREADABLE, read_text
 from colonnade.errors import InvalidInput
+from colonnade.fields import Finite, Number, Table, read
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.node_setup import usable_labels
 from colonnade.model.job import Job, Roster
@@ -310,22 +310,35 @@ def part_path(store: Path, run: str) -> Path:
     return store / "fits" / f"{run}.part.json"
 
 
+class PartTable(Table, frozen=True):
+    """A party's part of a model, as `PartyRun` writes it."""
+
+    format: Literal["colonnade part"]
+    version: Literal[1]
+    party: str
+    features: list[str] | None
+    coefficients: list[Finite]
+    intercept: Finite | None
+    run: str = ""
+    objective: Number | None = None
+    gap: Number | None = None
+
+
 def read_part(path: Path, party: str) -> Any:
-    """A party's part of a model, as `PartyRun` wrote it."""
+    """A party's part of a model."""
     text = read_text(path)
     try:
-        part = json.loads(text)
-        known = (part["format"], part["version"], part["party"]) == ("colonnade part", 1, party)
-        x, own, names = np.asarray(part["coefficients"], np.float64), part["intercept"], part["features"]
-        named = names is None or (len(names) == x.size and all(isinstance(name, str) for name in names))
-        usable = x.ndim == 1 and np.isfinite(x).all() and (own is None or math.isfinite(own)) and named
-    except UNREADABLE:
-        known = usable = False
-    if not (known and usable):
-        raise InvalidInput(
-            f"{path} is not this party's part of a model, or it is damaged. Nothing was sent. Restore it from a copy."
-        )
-    return part
+        raw = json.loads(text)
+        part: PartTable = read(raw, PartTable)
+        if part.party != party:
+            raise InvalidInput(f"it is the part of {part.party!r}")
+        if part.features is not None and len(part.features) != len(part.coefficients):
+            raise InvalidInput("features and coefficients differ in length")
+    except UNREADABLE as error:
+        why = f": {error}" if isinstance(error, InvalidInput) else ""
+        what = f"{path} is not this party's part of a model, or it is damaged{why}"
+        raise InvalidInput(f"{what}. Nothing was sent. Restore it from a copy.") from error
+    return raw
 
 
 def rows_path(store: Path, run: str) -> Path:

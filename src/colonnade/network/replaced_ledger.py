@@ -14,7 +14,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -23,8 +23,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from colonnade.data.federation_file import FederationFile
-from colonnade.data.text_file import read_text
+from colonnade.data.text_file import fields_in, read_text
 from colonnade.errors import InvalidInput
+from colonnade.fields import LARGEST_WHOLE, Count, must, read
 from colonnade.network.certs import HUB, Tls, distrust, is_issued_under, load
 from colonnade.privacy.events import Policy
 from colonnade.privacy.keyring import public_key
@@ -33,8 +34,8 @@ from colonnade.privacy.store import Log, write_synced
 from colonnade.runtime.run_store import RunStore, end_open_runs
 
 _FORMAT = "colonnade replaced ledger"
-_TEXTS = ("node", "when", "mark", "federation", "head", "certificate", "signature")
-_WHEN, _TOKEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"), re.compile(r"[0-9a-f]{16}")
+_WHEN = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00\Z")
+_TOKEN = re.compile(r"^[0-9a-f]{16}\Z")
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,12 @@ class Record:
     """Where a new ledger stands, what it counts from before, and who says so."""
 
     node: str
-    when: str
-    mark: str
+    when: Annotated[str, must("a time in UTC", "2026-01-31T12:00:00+00:00", pattern=_WHEN.pattern)]
+    mark: Annotated[str, must("16 hexadecimal digits", pattern=_TOKEN.pattern)]
     federation: str  # digest of the federation file: in another one it says nothing
-    rho: float
-    count: int
-    head: str
+    rho: Annotated[float, must("a number from 0 on", ge=0.0)] | Count
+    count: Annotated[int, must("a whole number above 0", gt=0, lt=LARGEST_WHOLE)]
+    head: Annotated[str, must("64 hexadecimal digits", pattern=r"^[0-9a-f]{64}\Z")]
     certificate: str = ""  # of the coordinator, which has no pinned key
     signature: str = ""
 
@@ -67,21 +68,13 @@ class Record:
 
     @classmethod
     def load(cls, path: Path) -> Record:
+        text = read_text(path)
         try:
-            raw: Any = json.loads(read_text(path))
-            known = raw.pop("format") == _FORMAT and repr(raw.pop("version")) == "1"
-            record = cls(**raw)
-            if not (known and record._whole()):
-                raise ValueError("a field is missing or not of its kind")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise InvalidInput(f"{path} is no record of a replaced ledger. Ask its owner for it again.") from error
+            record: Record = read(fields_in(text, _FORMAT), cls)
+        except InvalidInput as error:
+            why = f"{path} is no record of a replaced ledger: {error}"
+            raise InvalidInput(f"{why}. Ask its owner for it again.") from error
         return record
-
-    def _whole(self) -> bool:
-        texts = all(isinstance(getattr(self, name), str) for name in _TEXTS)
-        counted = type(self.count) is int and 0 < self.count < 2**53
-        priced = type(self.rho) in (int, float) and self.rho >= 0
-        return texts and counted and priced and is_replaced(self.replaced) and len(bytes.fromhex(self.head)) == 32
 
 
 def is_replaced(one: Replaced) -> bool:

@@ -22,8 +22,9 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 
-from colonnade.data.text_file import LARGEST_KEY, read_bytes
+from colonnade.data.text_file import LARGEST_KEY, read_bytes, read_text
 from colonnade.errors import InvalidInput
+from colonnade.fields import read
 from colonnade.privacy.store import write_synced
 
 FILE = "revoked.json"
@@ -123,9 +124,8 @@ class NewestList:
         if self._path is None or not self._path.exists():
             return
         try:
-            raw = json.loads(self._path.read_text(encoding="ascii"))
-            found = {str(name): Edition(int(number), int(issued)) for name, (number, issued) in raw.items()}
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+            found: dict[str, Edition] = read(json.loads(read_text(self._path)), dict[str, Edition])
+        except (ValueError, RecursionError) as error:
             raise InvalidInput(
                 f"{self._path} cannot be read: it says which list of revoked certificates is the newest. Restore it "
                 "from a copy of the store; where there is none, fetch the authority's newest list and delete the file."

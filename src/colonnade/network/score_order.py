@@ -16,21 +16,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from colonnade.data.federation_file import FederationFile
-from colonnade.data.text_file import read_text
+from colonnade.data.text_file import fields_in, read_text
 from colonnade.errors import InvalidInput, ReplayDiverged
-from colonnade.network.questions import is_name
+from colonnade.fields import Count, Finite, Flag, Name, Text, Wrong, check, must, read
 from colonnade.privacy.events import SCORES, Charge
 from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.ledger import Ledger, Terms
@@ -42,7 +40,7 @@ METHOD = "scores on request"  # in the terms of its run
 LOOPBACK = "loopback"  # the asker that programs on the label holder's own machine are
 MOST_A_DAY = 10**9
 _FORMAT = "colonnade standing order"
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_Figures = Annotated[tuple[Finite, ...], must("a list of finite numbers")]
 _EVER = 2**53  # answers of an order: its quota says how many a day
 
 
@@ -50,48 +48,47 @@ _EVER = 2**53  # answers of an order: its quota says how many a day
 class Fallback:
     """The model of the columns of all other parties."""
 
-    without: tuple[str, ...]
-    intercept: float
-    coefficients: Mapping[str, tuple[float, ...]]  # by party
-    link: tuple[float, ...] = ()  # as in Order
+    without: Annotated[tuple[str, ...], must("a list of parties", ["lab"], min_length=1)]
+    intercept: Finite
+    coefficients: Annotated[Mapping[str, tuple[Finite, ...]], must("finite numbers by party")]
+    link: _Figures = ()  # as in Order
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 @dataclass(frozen=True)
 class Order:
     """The terms, and who has approved them."""
 
-    id: str
+    id: Name
     federation: str  # digest of the federation file
-    model: str  # the run whose model scores
-    depth: int  # of the model's curves
-    intercept: float
-    askers: tuple[str, ...]  # names in client certificates, or LOOPBACK
-    rows_a_day: int
-    until: str  # the last day, UTC
-    training_rows: bool = False  # whether rows may be scored that the model was learned from
+    model: Name  # the run whose model scores
+    depth: Count  # of the model's curves
+    intercept: Finite
+    askers: Annotated[
+        tuple[Text, ...], must("a list of who may ask", [LOOPBACK], min_length=1)
+    ]  # by client certificates
+    rows_a_day: Annotated[int, must(f"a whole number from 1 to {MOST_A_DAY:,}", 1000, ge=1, le=MOST_A_DAY)]
+    until: Annotated[str, must("a day", "2027-12-31", pattern=r"^\d{4}-\d\d-\d\d\Z")]  # the last, UTC
+    training_rows: Flag = False  # whether rows may be scored that the model was learned from
     fallbacks: tuple[Fallback, ...] = ()
-    link: tuple[float, ...] = ()  # from a score to a probability (problem/link.py); empty: the model knows none
-    classes: tuple[str | float | bool, ...] = ()  # what the labels call −1 and +1; empty: numbers
+    link: _Figures = ()  # from a score to a probability (problem/link.py); empty: the model knows none
+    classes: Annotated[
+        tuple[str | bool | Finite, ...], must("two classes, or none")
+    ] = ()  # what the labels call −1 and +1; empty: numbers
     approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # public key and signature, hexadecimal
 
     def __post_init__(self) -> None:
-        if not (is_name(self.id) and is_name(self.model)):
-            raise InvalidInput("an order has an id and a model, both names of runs")
-        if not (type(self.rows_a_day) is int and 1 <= self.rows_a_day <= MOST_A_DAY):
-            raise InvalidInput(f"rows_a_day = {self.rows_a_day!r} is a whole number from 1 to {MOST_A_DAY:,}")
-        if not (isinstance(self.until, str) and _DAY.fullmatch(self.until)):
-            raise InvalidInput(f"until = {self.until!r} is a day, such as 2027-12-31")
-        date.fromisoformat(self.until)
-        if not self.askers or not all(isinstance(one, str) and one for one in self.askers):
-            raise InvalidInput(f"askers = {self.askers!r}: name who may ask, or {LOOPBACK!r} for this machine")
+        check(self)
+        try:
+            date.fromisoformat(self.until)
+        except ValueError as error:
+            raise Wrong("until", f"is {self.until}, and there is no such day") from error
         missing = [frozenset(one.without) for one in self.fallbacks]
-        if not all(missing) or len(set(missing)) < len(missing):  # each is an equation more about every row
-            raise InvalidInput("a fallback is without one party or more, and no two are without the same")
-        figures = [self.intercept, *(one.intercept for one in self.fallbacks)]
-        figures += [x for one in self.fallbacks for part in one.coefficients.values() for x in part]
+        if len(set(missing)) < len(missing):  # each is an equation more about every row
+            raise InvalidInput("two fallbacks are without the same parties")
         links = [self.link, *(one.link for one in self.fallbacks)]
-        if not all(isinstance(x, float | int) and math.isfinite(x) for x in [*figures, *(x for a in links for x in a)]):
-            raise InvalidInput("the figures of a model are finite numbers")
         if len({len(one) for one in links}) > 1 or len(self.link) not in (0, len(Link._fields)):
             raise InvalidInput(f"a link has {len(Link._fields)} figures, and all models of an order have one, or none")
         if len(self.classes) not in (0, 2) or (self.link and not self.classes):
@@ -144,28 +141,12 @@ class Order:
 
     @classmethod
     def load(cls, path: Path) -> Order:
+        text = read_text(path)
         try:
-            raw = json.loads(read_text(path))
-            if (raw.pop("format"), raw.pop("version")) != (_FORMAT, 1):
-                raise ValueError("of another format")
-            fallbacks = tuple(
-                Fallback(
-                    tuple(one["without"]),
-                    one["intercept"],
-                    {k: tuple(v) for k, v in one["coefficients"].items()},
-                    tuple(one.get("link", ())),
-                )
-                for one in raw.pop("fallbacks")
-            )
-            link, classes = (tuple(raw.pop(name, ())) for name in ("link", "classes"))
-            approvals = {name: (str(public), str(sign)) for name, (public, sign) in raw.pop("approvals").items()}
-            askers = tuple(raw.pop("askers"))
-            about = {"askers": askers, "fallbacks": fallbacks, "link": link, "classes": classes}
-            return cls(**{**raw, **about}, approvals=approvals)
+            order: Order = read(fields_in(text, _FORMAT), cls)
         except InvalidInput as error:
-            raise InvalidInput(f"{path}: {error}.") from error
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise InvalidInput(f"{path} is no standing order. `colonnade score order` writes one.") from error
+            raise InvalidInput(f"{path} is no standing order: {error}. `colonnade score order` writes one.") from error
+        return order
 
 
 def is_order(log: Log, run: str) -> bool:
