@@ -17,7 +17,7 @@ from typing import Any
 _NAMES = {  # the public names, by the module that defines them
     "attacks.run": "audit",
     "data.federation": "Federation",
-    "data.schema.columns": "Binary Categorical Date Numeric Plain",
+    "data.schema.columns": "Numeric Binary Categorical Plain Date",
     "data.schema.table": "Schema",
     "data.sources": "read",
     "errors": (

@@ -15,7 +15,7 @@ from colonnade.cli import options
 from colonnade.cli.terminal import answer, answers, explained, lined, table_of, write_text
 
 if TYPE_CHECKING:
-    from colonnade.data.schema.columns import Column
+    from colonnade.data.schema.column import Column
     from colonnade.runs.config import Declared
 
 SHOWN = 12  # levels in a cell
@@ -66,8 +66,6 @@ def confirm(
 
 
 def _show(found: Declared) -> None:
-    from colonnade.cli.round_figures import in_words
-
     table = table_of("To be confirmed", ("party", "column", "taken as", "figures"))
     label = found.label
     places = {(mark.place, mark.table) for mark in found.marks}
@@ -80,13 +78,13 @@ def _show(found: Declared) -> None:
         whole = (f"data.parties.{party}.schema", 0) in places
         for place, column in enumerate(schema.columns):
             if whole or (f"data.parties.{party}.column.source", place) in places:
-                kind, figures = in_words(column)
+                kind, figures = column.words()
                 table.add_row(party, column.name, kind, _levels(column) or figures)
     answers().print(table)
 
 
 def _levels(column: Column) -> str:
-    levels = column.levels if isinstance(column, co.Categorical) else ()
+    levels = column.levels_of()
     return ", ".join(levels[:SHOWN]) + (f" and {len(levels) - SHOWN:,} more" if len(levels) > SHOWN else "")
 
 

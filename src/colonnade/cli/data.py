@@ -15,7 +15,7 @@ from colonnade.cli import options
 from colonnade.cli.terminal import answer, answers, busy, explained, table_of, write_text
 
 if TYPE_CHECKING:
-    from colonnade.data.schema.columns import Column
+    from colonnade.data.schema.column import Column
     from colonnade.data.schema.infer import Look
 
 app = typer.Typer(epilog="Nothing that these commands print or write is public: it is for the data's owner.")
@@ -137,17 +137,11 @@ def _check_names(left_out: set[str], looks: list[Look]) -> None:
 
 
 def _described(column: Column | None, reason: str) -> tuple[str, str]:
-    match column:
-        case None:
-            return "left out", reason
-        case co.Numeric():
-            return "numeric", f"{column.low:g} to {column.high:g}"
-        case co.Date():
-            return "date", f"{column.low} to {column.high}"
-        case co.Categorical():
-            more = len(column.levels) - SHOWN_LEVELS
-            return "categorical", ", ".join(column.levels[:SHOWN_LEVELS]) + (f" and {more:,} more" if more > 0 else "")
-    return "binary", "0 or 1"
+    if column is None:
+        return "left out", reason
+    levels = column.levels_of()
+    more = f" and {len(levels) - SHOWN_LEVELS:,} more" if len(levels) > SHOWN_LEVELS else ""
+    return column.kind(), ", ".join(levels[:SHOWN_LEVELS]) + more if levels else column.words()[1]
 
 
 def _write(output: Path, columns: list[Column]) -> None:

@@ -14,25 +14,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import colonnade as co
-from colonnade.cli.round_figures import AS_THEY_ARE, ROUNDED, in_words, outward, propose
 from colonnade.data.keyed_tables import common_keys, read_tables
 from colonnade.data.party import check_party_names
+from colonnade.data.schema.column import AS_THEY_ARE
 from colonnade.data.schema.infer import FORMATS, Look, days_of, look
-from colonnade.data.schema.table import column_entry, toml_value
+from colonnade.data.schema.round_figures import ROUNDED, outward, propose
+from colonnade.data.schema.table import toml_value
 from colonnade.data.sources import table_at
 from colonnade.privacy.block import ROW
 
 if TYPE_CHECKING:
-    from colonnade.data.schema.columns import Column
+    from colonnade.data.schema.column import Column
 
 USUAL = {"scale": True, "parts": (), "format": "%Y-%m-%d"}  # settings that need no line
 SHOWN = 8  # classes in a message
 AT = 41  # where comments begin
-MAY_BE_SAID = {  # of a number, where it is public: docs/use/curves.md
-    "smooth = false": "a line; true or a depth, 1 to 8: a curve. Left out, the method decides",
-    "values = 5": "it has no more different values than these",
-    "monotone = 1": "never falls as it rises; -1: never rises",
-}
 HEAD = """\
 #
 # TO CONFIRM: bounds (rounded outward), levels and kinds below were read off the rows and tell about people. A private
@@ -140,7 +136,7 @@ def write_study(asked: Asked) -> tuple[str, list[Proposed]]:
                 found.append(Proposed(party, seen.name, "left out", "", why))
                 continue
             lines += ["", f"[[{where}.column]]", *_column_lines(seen, column)]
-            found.append(Proposed(party, seen.name, *in_words(column), why))
+            found.append(Proposed(party, seen.name, *column.words(), why))
     return "\n".join([*lines, *_rest(loss)]) + "\n", found
 
 
@@ -189,9 +185,8 @@ def _label_lines(asked: Asked) -> tuple[list[str], str, tuple[str, str]]:
 
 
 def _range_of(seen: Look) -> tuple[float, float]:
-    column = seen.column()
-    assert isinstance(column, co.Numeric)  # 0 and 1 are classes
-    return outward(column.low, column.high, seen.kind == "integer")
+    seen.column()  # or InvalidInput
+    return outward(*seen.bounds(), seen.kind == "integer")
 
 
 def _classes(seen: Look) -> list[str] | None:
@@ -203,10 +198,10 @@ def _classes(seen: Look) -> list[str] | None:
 
 
 def _column_lines(seen: Look, column: Column) -> list[str]:
-    entry = {key: value for key, value in column_entry(column).items() if USUAL.get(key) != value}
+    entry = {key: value for key, value in column.to_file().items() if USUAL.get(key) != value}
     lines = {key: f"{key} = {toml_value(value)}" for key, value in entry.items()}
     figures = " and ".join(key for key in ("low", "high", "levels") if key in entry) or "type"
-    if isinstance(column, co.Numeric) and seen.codes and len(seen.codes) > 2:
+    if seen.codes and len(seen.codes) > 2:
         levels = toml_value(tuple(str(code) for code in sorted(seen.codes)))
         lines["type"] = _said(lines["type"], 'if these are codes: type = "categorical", and for low and high')
         lines["low"] = _said(lines["low"], f"levels = {levels}")
@@ -216,10 +211,9 @@ def _column_lines(seen: Look, column: Column) -> list[str]:
         lines["format"] = _said(lines["format"], f"or {', '.join(others)}: the rows do not tell")
     if seen.missing:
         lines["missing"] = _said(lines["missing"], f"{seen.missing:,} of {seen.rows:,} rows have a gap")
-    may = MAY_BE_SAID if isinstance(column, co.Numeric) and column.scale else {}
     if "values" in lines:
         lines["values"] = _said(lines["values"], "whole numbers from low to high: as many as there are")
-    also = [_said(f"# {line}", comment) for line, comment in may.items() if line.split()[0] not in lines]
+    also = [_said(f"# {line}", comment) for line, comment in column.HINTS.items() if line.split()[0] not in lines]
     return [*lines.values(), *also, _mark(figures)]
 
 

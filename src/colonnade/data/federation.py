@@ -37,7 +37,7 @@ from colonnade.data.party import (
 )
 from colonnade.data.row_order import in_order
 from colonnade.data.schema.cells import as_frame
-from colonnade.data.schema.columns import spans_of
+from colonnade.data.schema.column import spans_of
 from colonnade.data.schema.table import Schema
 from colonnade.data.split_table import Columns, Places, check_labels, cut_to_unit, read_table, split_columns, split_rows
 from colonnade.errors import HeldByParty, InvalidInput, unquoted

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.data.schema.columns import Categorical, Column, Numeric, spans_of
+from colonnade.data.schema.column import Column, spans_of
 from colonnade.data.schema.table import Schema
 from colonnade.model.job import Job
 from colonnade.privacy.block import Block
@@ -45,7 +45,7 @@ def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
     for column, features in spans_of(schema.columns):
         if same[features].all():
             nothing.append(_nothing(column, block.rows, filled[features]))
-        elif isinstance(column, Categorical):
+        elif column.levels_of():
             little += _levels_in_vain(column, block.rows, filled[features])
         elif beyond := block.beyond.get(column.name, 0):
             little += _beyond_bounds(column, beyond, block.matrix[:, features])
@@ -63,10 +63,11 @@ def about_levels(schema: Schema | None, block: Block) -> tuple[str, ...]:
     filled, few = _count_filled(block.matrix), []
     for column, features in spans_of(schema.columns):
         own = filled[features]
-        if isinstance(column, Categorical) and not np.isin(own, (0, block.rows)).all():
-            empty, stray = _empty_and_stray(column, block.rows, own)
-            if empty and not _in_vain(column, empty, stray):
-                few.append(f"{column.name!r} ({empty:,} of {len(column.levels):,})")
+        levels = len(column.levels_of())
+        if levels and not np.isin(own, (0, block.rows)).all():
+            empty, stray = _empty_and_stray(levels, block.rows, own)
+            if empty and not _in_vain(levels, empty, stray):
+                few.append(f"{column.name!r} ({empty:,} of {levels:,})")
     more = f" and {len(few) - MOST:,} more" if len(few) > MOST else ""
     return (f"{ABSENT}: column {', '.join(few[:MOST])}{more}",) if few else ()
 
@@ -77,7 +78,8 @@ def about_new_rows(schema: Schema | None, block: Block) -> tuple[str, ...]:
         return ()
     filled, found = _count_filled(block.matrix), list[str]()
     for column, features in spans_of(schema.columns):
-        if isinstance(column, Categorical) and (stray := _empty_and_stray(column, block.rows, filled[features])[1]):
+        levels = len(column.levels_of())
+        if levels and (stray := _empty_and_stray(levels, block.rows, filled[features])[1]):
             found.append(_strays(column, stray, block.rows))
         elif beyond := block.beyond.get(column.name, 0):
             found.append(f"column {column.name!r}: {_outside(beyond, block.rows)}")
@@ -89,27 +91,28 @@ def _readable(block: Block) -> bool:
     return "matrix" in vars(block) and 0 not in block.matrix.shape
 
 
-def _empty_and_stray(column: Categorical, rows: int, filled: NDArray[np.int64]) -> tuple[int, int]:
+def _empty_and_stray(levels: int, rows: int, filled: NDArray[np.int64]) -> tuple[int, int]:
     """Levels that no cell has, and cells that no level covers."""
-    return int(np.count_nonzero(filled[: len(column.levels)] == 0)), rows - int(filled.sum())
+    return int(np.count_nonzero(filled[:levels] == 0)), rows - int(filled.sum())
 
 
-def _in_vain(column: Categorical, empty: int, stray: int) -> bool:
+def _in_vain(levels: int, empty: int, stray: int) -> bool:
     """Whether empty levels hint at a mistake: beside cells that no level covers, or more than half of all."""
-    return bool(stray) or 2 * empty > len(column.levels)
+    return bool(stray) or 2 * empty > levels
 
 
-def _levels_in_vain(column: Categorical, rows: int, filled: NDArray[np.int64]) -> list[str]:
+def _levels_in_vain(column: Column, rows: int, filled: NDArray[np.int64]) -> list[str]:
     """Cells that no level covers, and levels that no cell has where that hints at a mistake."""
-    levels = len(column.levels)
-    empty, stray = _empty_and_stray(column, rows, filled)
-    said = empty and _in_vain(column, empty, stray)
+    levels = len(column.levels_of())
+    empty, stray = _empty_and_stray(levels, rows, filled)
+    said = empty and _in_vain(levels, empty, stray)
     found = [f"column {column.name!r}: {empty:,} of its {levels:,} declared levels are in no row"] if said else []
     return [*found, _strays(column, stray, rows)] if stray else found
 
 
-def _strays(column: Categorical, stray: int, rows: int) -> str:
-    none = f"{stray:,} of its {rows:,} values are none of its {len(column.levels):,} declared levels and count as zeros"
+def _strays(column: Column, stray: int, rows: int) -> str:
+    levels = len(column.levels_of())
+    none = f"{stray:,} of its {rows:,} values are none of its {levels:,} declared levels and count as zeros"
     return f"column {column.name!r}: {none}"
 
 
@@ -119,7 +122,7 @@ def _outside(beyond: int, rows: int) -> str:
 
 def _beyond_bounds(column: Column, beyond: int, features: Any) -> list[str]:
     """A number or date of which most cells lie outside the bounds, or none between them; filled gaps are cells."""
-    low, high = (column.low, column.high) if isinstance(column, Numeric) and not column.scale else (-1.0, 1.0)
+    low, high = column.entry_ends()
     cells = features.toarray() if sparse.issparse(features) else features
     known = cells[:, -1] == 0 if column.missing == "indicator" else np.ones(cells.shape[0], dtype=bool)
     between = np.count_nonzero((cells[known, 0] > low) & (cells[known, 0] < high))
@@ -131,10 +134,10 @@ def _beyond_bounds(column: Column, beyond: int, features: Any) -> list[str]:
 
 def _nothing(column: Column, rows: int, filled: NDArray[np.int64]) -> str:
     what = f"all {rows:,} values are missing, or the same once they are cut to the declared bounds"
-    if isinstance(column, Categorical):
+    if levels := len(column.levels_of()):
         what = f"all {rows:,} values are one and the same level, or missing"
         if not filled.any():
-            none = f"none of its {rows:,} values is one of its {len(column.levels):,} declared levels"
+            none = f"none of its {rows:,} values is one of its {levels:,} declared levels"
             what = f"{none}. Are they written as the schema writes them?"
     return f"column {column.name!r}: {what}"
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.data.schema.columns import spans_of
+from colonnade.data.schema.column import spans_of
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.model.job import Known

@@ -13,8 +13,8 @@ from scipy import sparse
 
 from colonnade.data.party import LABELS, OPEN, LazyNames, Party, list_names, require_party
 from colonnade.data.row_order import rank_in_person
-from colonnade.data.schema.cells import Missing, as_frame
-from colonnade.data.schema.columns import Categorical, Column, Date, Plain, spans_of
+from colonnade.data.schema.cells import as_frame
+from colonnade.data.schema.column import Column, spans_of
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import Block, Unit
@@ -74,12 +74,8 @@ def _frame_table(frame: pl.DataFrame) -> NumberTable:
     """A frame: numbers stay as they are, text becomes one column for each of its values. A column with gaps gets one
     more, which says where they are, as in a schema that is read off the rows."""
     _check_shape(*frame.shape)
-    read = Schema.infer(frame).columns
-    kinds: list[Column] = []
-    for kind in read:
-        gaps: Missing = "refuse" if kind.missing == "refuse" else "indicator"
-        kinds.append(kind if isinstance(kind, Categorical | Date) else Plain(kind.name, gaps))
-    schema = Schema(tuple(kinds), source="data")
+    kinds = tuple(kind.unscaled() for kind in Schema.infer(frame).columns)
+    schema = Schema(kinds, source="data")
     columns = {kind.name: (kind, list(range(own.start, own.stop))) for kind, own in spans_of(kinds)}
     return NumberTable(schema.encode(frame).matrix, schema.features, columns)
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from colonnade.data.federation import Federation
-from colonnade.data.schema.columns import Numeric
 from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod, Method, MethodBase, network
@@ -75,7 +74,7 @@ def job_over(
         column.name
         for party in federation.parties.values()
         for column in (party.schema.columns if party.schema is not None else ())
-        if isinstance(column, Numeric) and column.monotone is not None
+        if column.monotone is not None
     ]
     if named and not method.KEEPS_MONOTONE:
         what = f"the schema says monotone of column {named[0]!r}, and {method.TITLE} does not keep to that"

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.data.schema.columns import Date, Numeric
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.runs.effects import Effect
@@ -31,14 +30,12 @@ WIDER = 1.1  # by which the tolerance grows until there are few enough bins
 
 def holds_whole(effect: Effect) -> bool:
     """Whether it is declared that there are whole numbers only; days are."""
-    column = effect.column
-    return isinstance(column, Date) or (isinstance(column, Numeric) and column.whole)
+    return effect.bins.whole
 
 
 def in_whole_numbers(effect: Effect, edges: Sequence[float]) -> bool:
     """Whether bins between these inner edges are told by the whole numbers in them."""
-    column = effect.column
-    if isinstance(column, Date) or not edges:
+    if effect.bins.day or not edges:
         return False
     firsts = [math.ceil(edge) for edge in edges]
     apart = all(a < b for a, b in pairwise(firsts)) and firsts[-1] <= effect.knots[-1] and firsts[0] > effect.knots[0]
@@ -48,11 +45,10 @@ def in_whole_numbers(effect: Effect, edges: Sequence[float]) -> bool:
 
 def _by_whole_numbers(effect: Effect) -> bool:
     """Whether unasked bins have edges half-way between whole numbers."""
-    column = effect.column
-    if not isinstance(column, Numeric) or not column.between_whole:
+    apart = effect.bins.apart
+    if apart is None:
         return False
-    apart = column.high - column.low
-    return apart <= STEPS and (apart >= LEAST or column.whole)
+    return apart <= STEPS and (apart >= LEAST or effect.bins.whole)
 
 
 def ranges(effect: Effect, bounds: Sequence[float]) -> Floats:

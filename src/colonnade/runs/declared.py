@@ -28,7 +28,8 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from colonnade.data.classes import in_words
 from colonnade.data.federation import Federation
-from colonnade.data.schema.columns import Column, Numeric
+from colonnade.data.schema.column import Column
+from colonnade.data.schema.columns import Numeric
 from colonnade.data.schema.table import Schema, check_source, column_from
 from colonnade.errors import InvalidInput
 from colonnade.fields import Table, Wrong, inside, must, read

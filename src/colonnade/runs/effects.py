@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from colonnade.data.schema.columns import Categorical, Column, Date, Feature, Numeric
+from colonnade.data.schema.column import Bins, Column, Feature, spans_of
 from colonnade.data.schema.table import Schema
 from colonnade.kernels.arrays import Floats
 from colonnade.model.facts import FitFacts
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +30,15 @@ class Effect:
     @property
     def title(self) -> str:
         """The column's name, with that of the part."""
-        part = self.column.parts[self.group - 1] if isinstance(self.column, Date) and self.group else ""
+        part = self.column.part(self.group)
         return f"{self.column.name}.{part}" if part else self.column.name
 
     def at(self, values: Sequence[Any]) -> Floats:
         """By value: a number, a level's text, a date, or None for a gap where the column allows one."""
-        encoded = self.column.encode(_series(self.column, values)).columns
+        import polars as pl
+
+        cells = pl.Series(self.column.name, list(values), dtype=self.column.cell_type())
+        encoded = self.column.encode(cells).columns
         first = sum(len(group) for group in self.column.groups()[: self.group])
         total = np.zeros(len(values))
         for (rows, entries), x in zip(encoded[first : first + len(self.features)], self.coefficients, strict=True):
@@ -46,44 +46,30 @@ class Effect:
         return total
 
     @property
+    def bins(self) -> Bins:
+        """Of a number or a day: what bins of it must know."""
+        found = self.column.bins()
+        assert found is not None, "a column of levels has none"
+        return found
+
+    @property
     def knots(self) -> Floats:
         """Of a number or a day (by its ordinal): where the effect may bend, the bounds included."""
-        if isinstance(self.column, Date):
-            return np.array([self.column.low.toordinal(), self.column.high.toordinal()], np.float64)
-        assert isinstance(self.column, Numeric)
-        return self.column.knots()
+        return self.bins.knots
 
     def at_numbers(self, values: Floats) -> Floats:
         """Of a number, or of a day by its ordinal, also between two days: from the knots."""
-        if not isinstance(self.column, Date):
+        if not self.bins.day:
             return self.at(values.tolist())
-        return np.interp(values, self.knots, self.at([self.column.low, self.column.high]))
-
-
-def _series(column: Column, values: Sequence[Any]) -> pl.Series:
-    import polars as pl
-
-    kind = pl.String() if isinstance(column, Categorical) else pl.Date() if isinstance(column, Date) else pl.Float64()
-    return pl.Series(column.name, list(values), dtype=kind)
-
-
-def places_of(schema: Schema) -> list[tuple[Column, int, int]]:
-    """Each declared column, with the first of its encoded columns and the place after its last."""
-    found = []
-    at = 0
-    for column in schema.columns:
-        width = sum(len(group) for group in column.groups())
-        found.append((column, at, at + width))
-        at += width
-    return found
+        return np.interp(values, self.knots, self.at(list(self.bins.bounds)))
 
 
 def effects_of(fit: FitFacts, party: str, schema: Schema) -> list[Effect]:
     """The effects of one party's columns; HeldByParty where its coefficients are not here."""
     x = fit.coefficients[party]
     found = []
-    for column, first, _ in places_of(schema):
-        at = first
+    for column, own in spans_of(schema.columns):
+        at = own.start
         for number, group in enumerate(column.groups()):
             found.append(Effect(party, column, number, group, np.asarray(x[at : at + len(group)])))
             at += len(group)
@@ -92,4 +78,4 @@ def effects_of(fit: FitFacts, party: str, schema: Schema) -> list[Effect]:
 
 def is_number(effect: Effect) -> bool:
     """Whether it has bins: a number with bounds, or a day."""
-    return effect.group == 0 and isinstance(effect.column, Numeric | Date)
+    return effect.group == 0 and effect.column.bins() is not None

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import betainc, expit
 
-from colonnade.data.schema.columns import Categorical, Date, Numeric
 from colonnade.kernels import curves
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.runs.effects import Effect, is_number
@@ -127,10 +126,10 @@ class Witness:
         spread = np.sqrt(sum((sd**2 for sd in sds), np.zeros(2)))
         if rest.sum() <= CLEAR * np.linalg.norm(spread):  # what is left is most often nothing
             rest = np.zeros(2)
-        first = not isinstance(effect.column, Categorical | Date)
+        first = not effect.column.levels_of(effect.group)
         counts, sds = ([rest, *counts], [spread, *sds]) if first else ([*counts, rest], [*sds, spread])
-        if isinstance(effect.column, Date) and effect.column.missing != "indicator":
-            # every day has its month
+        if effect.column.covers(effect.group) and effect.column.missing != "indicator":
+            # nothing is left
             counts = counts[:-1]
             sds = sds[:-1]
         lines = []
@@ -205,7 +204,7 @@ class Witness:
 
 
 def _has_indicator(effect: Effect) -> bool:
-    return effect.column.missing == "indicator"
+    return bool(effect.column.missing == "indicator")
 
 
 def _distribution(effect: Effect, edges: Floats, sums: ClassSums, own: Indices, rows: float) -> Floats | None:
@@ -216,7 +215,7 @@ def _distribution(effect: Effect, edges: Floats, sums: ClassSums, own: Indices, 
     if len(own) == 1:
         mean = float(means[0])
         square = float(sums.squares[own[0]]) / rows
-        if isinstance(effect.column, Numeric) and not effect.column.scale:  # in its own unit: as if it were scaled
+        if effect.column.entry_ends() != (-1.0, 1.0):  # in its own unit: as if it were scaled
             half = (high - low) / 2.0
             middle = (high + low) / 2.0
             square = (square - 2.0 * middle * mean + middle**2) / half**2

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from colonnade.data.schema.column import spans_of
 from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.block import Block
-from colonnade.runs.effects import places_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -155,7 +155,7 @@ def contributions(fit: Fit, party: str, block: Block) -> dict[str, Floats]:
     schema = fit.schemas.get(party)
     if schema is None:
         return {str(name): _dot(block, x, k, k + 1) for k, name in enumerate(fit.features[party])}
-    return {column.name: _dot(block, x, first, end) for column, first, end in places_of(schema)}
+    return {column.name: _dot(block, x, own.start, own.stop) for column, own in spans_of(schema.columns)}
 
 
 def _dot(block: Block, x: Floats, first: int, end: int) -> Floats:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.data.beside import offset_of
 from colonnade.data.schema.cells import as_frame
-from colonnade.data.schema.columns import Column
+from colonnade.data.schema.column import Column
 from colonnade.data.schema.table import Schema
 from colonnade.data.sources import Table, table_at
 from colonnade.errors import InvalidInput

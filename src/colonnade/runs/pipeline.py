@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.data.classes import called
-from colonnade.data.schema.columns import Binary, Categorical, Date, Plain
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.problem import Logistic, Poisson
 from colonnade.problem.link import PLAIN
@@ -59,9 +58,8 @@ class _Plan:
             self.fills[name] = missing
 
     def add_levels(self, effect: Effect) -> None:
-        assert isinstance(effect.column, Categorical)
-        levels = list(effect.column.levels)
-        values = effect.at(list(effect.column.levels)).tolist()
+        levels = list(effect.column.levels_of())
+        values = effect.at(levels).tolist()
         stands = None if effect.column.missing == "refuse" else effect.column.missing
         if stands == "indicator":
             levels = [*levels, GAP]
@@ -112,17 +110,16 @@ def _plan(fit: Fit) -> _Plan:
         if (schema := fit.schemas.get(party)) is None:
             raise InvalidInput(f"the columns of {party!r} have no schema: make the federation from frames.")
         for effect in effects_of(fit, party, schema):
-            column = effect.column
-            if isinstance(column, Date | Plain):
-                kind = "date" if isinstance(column, Date) else "number without bounds"
-                what = f"{column.name!r} is a {kind}, for which scikit-learn has no standard part"
+            column, kind = effect.column, effect.column.card(effect.group).get("kind")
+            if kind not in ("number", "flag", "level"):
+                what = f"{column.name!r} is a {column.noun()}, for which scikit-learn has no standard part"
                 raise InvalidInput(f"{what}; fit.scorecard().to_python(...) takes dates, and fit.scores every column.")
             if column.name in seen:
                 raise InvalidInput(f"{column.name!r} is a column of two parties; a pipeline wants names of their own.")
             seen.add(column.name)
-            if isinstance(column, Categorical):
+            if kind == "level":
                 plan.add_levels(effect)
-            elif isinstance(column, Binary):
+            elif kind == "flag":
                 plan.add_number(effect, [0.0, 1.0], effect.at([0.0, 1.0]))
             else:
                 plan.add_number(effect, effect.knots, effect.at_numbers(effect.knots))

@@ -19,7 +19,6 @@ import numpy as np
 
 from colonnade.data.federation import Federation
 from colonnade.data.party import Party
-from colonnade.data.schema.columns import Categorical, Date, Numeric
 from colonnade.errors import InvalidInput
 from colonnade.fields import Finite, Positive
 from colonnade.kernels.arrays import Floats
@@ -67,26 +66,15 @@ def columns_of(party: Party, name: str, kept: Iterable[int]) -> list[ReleasedCol
     block = 0
     for column in party.schema.columns:
         for number, group in enumerate(column.groups()):
-            levels = isinstance(column, Categorical) or (isinstance(column, Date) and number > 0)
+            levels = column.levels_of(number)
             for feature in group:
                 kind: Kind = "level" if levels else "flag" if feature.binary else "number"
                 scale = (0.0, 1.0)
                 if kind == "number":  # beside a number stand the hats of its curve
-                    kind, scale = ("number", _scale(column)) if feature.name == column.name else ("part", scale)
+                    kind, scale = ("number", column.scaling()) if feature.name == column.name else ("part", scale)
                 found.append(ReleasedColumn(feature.name, name, column.name, block, kind, *scale))
             block += 1
     return [found[k] for k in places]
-
-
-def _scale(column: object) -> tuple[float, float]:
-    """Middle and unit of an encoded number: it runs from −1 to 1 where its bounds do."""
-    if isinstance(column, Date):
-        low = column.low.toordinal()
-        high = column.high.toordinal()
-        return (low + high) / 2.0, (high - low) / 2.0
-    if isinstance(column, Numeric) and column.scale:
-        return (column.low + column.high) / 2.0, (column.high - column.low) / 2.0
-    return 0.0, 1.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.data.schema.cells import as_frame
-from colonnade.data.schema.columns import Binary, Categorical, Date, Plain
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.problem import Logistic
@@ -335,9 +334,13 @@ def _effects(fit: Fit, party: str) -> list[Effect]:
             f"the columns of {party!r} have no schema, so there are no bounds to make bins between: make the "
             "federation with Federation.from_frames(...), or from a DataFrame."
         )
-    if plain := [column.name for column in schema.columns if isinstance(column, Plain)]:
+    if plain := [column.name for column in schema.columns if not column.bounded]:
         raise InvalidInput(f"column {plain[0]!r} has no bounds, so it has no bins: declare it as co.Numeric.")
-    return effects_of(fit, party, schema)
+    effects = effects_of(fit, party, schema)
+    if other := [one.column for one in effects if not one.column.card(one.group)]:
+        what = f"column {other[0].name!r} is a {other[0].noun()}, for which a scorecard has no lines"
+        raise InvalidInput(f"{what}: fit without it, or declare it as co.Numeric.")
+    return effects
 
 
 def _check_asked(effects: Sequence[Effect], twice: frozenset[str], bins: Bins, monotone: Any) -> None:
@@ -405,16 +408,12 @@ def _column(effect: Effect, draft: _Draft) -> tuple[CardColumn, float, tuple[flo
 
 def _numbers(effect: Effect, bounds: Sequence[float]) -> tuple[list[str], Floats, Floats, dict[str, Any]]:
     """Names of bins, the least and largest effect in each, and what a scorer must know."""
-    column = effect.column
-    day = isinstance(effect.column, Date)
     low, high = ranges(effect, bounds).T
     by_whole = in_whole_numbers(effect, bounds[1:-1])
     whole = holds_whole(effect)
-    names = _bin_names(bounds[1:-1], day, by_whole)
-    facts: dict[str, Any] = {"kind": "day" if day else "number", "edges": tuple(bounds[1:-1])}
+    names = _bin_names(bounds[1:-1], effect.bins.day, by_whole)
+    facts = {**effect.column.card(effect.group), "edges": tuple(bounds[1:-1])}
     facts |= {"whole": whole, "nearest": by_whole and not whole}
-    if isinstance(column, Date):
-        facts["format"] = column.format
     return _with_gap(effect, names, low, high, facts)
 
 
@@ -440,30 +439,17 @@ def _number(edge: float) -> str:
 
 def _levels(effect: Effect) -> tuple[list[str], Floats, Floats, dict[str, Any]]:
     """Names of levels, the effect of each twice, and what a scorer must know."""
-    column = effect.column
-    facts: dict[str, Any]
-    if isinstance(column, Binary):
+    column, facts = effect.column, dict(effect.column.card(effect.group))
+    names = list(column.levels_of(effect.group))
+    if not names:  # a flag
         values = effect.at([0.0, 1.0])
-        return _with_gap(effect, ["0", "1"], values, values, {"kind": "flag"})
-    if isinstance(column, Categorical):
-        values = effect.at(list(column.levels))
-        facts = {"kind": "level", "levels": {level: k for k, level in enumerate(column.levels)}}
-        whole = {_whole(level): k for k, level in enumerate(column.levels)}
-        facts["floats"] = {text: k for text, k in whole.items() if text not in facts["levels"]}
-        names, low, high, facts = _with_gap(effect, list(column.levels), values, values, facts)
-        facts["other"] = len(names)
-        return [*names, "any other"], np.append(low, 0.0), np.append(high, 0.0), facts
-    assert isinstance(column, Date)
-    values = effect.coefficients
-    names = [str(k) for k in range(1, values.size + 1)]
-    facts = {"kind": column.parts[effect.group - 1], "format": column.format}
-    return _with_gap(effect, names, values, values, facts)
-
-
-def _whole(level: str) -> str:
-    """A level that writes a whole number with a point, without it; schemas read numbers so."""
-    head, point, zeros = level.partition(".")
-    return head if point and not zeros.strip("0") and head.lstrip("-").isdigit() else level
+        return _with_gap(effect, ["0", "1"], values, values, facts)
+    values = effect.coefficients[: len(names)]
+    names, low, high, facts = _with_gap(effect, names, values, values, facts)
+    if column.covers(effect.group):
+        return names, low, high, facts
+    facts["other"] = len(names)
+    return [*names, "any other"], np.append(low, 0.0), np.append(high, 0.0), facts
 
 
 def _with_gap(

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from colonnade.data.schema.columns import Date, Numeric, features_of, spans_of
+from colonnade.data.schema.column import features_of, spans_of
 from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.kernels.curves import knots, values
 from colonnade.model.facts import FitFacts
 from colonnade.problem.kernel import Support
 from colonnade.views import chart
@@ -283,43 +282,23 @@ def curves_of(fit: FitFacts) -> EffectCurves:
             continue
         if x.ndim > 1:
             raise InvalidInput("curves are of one score, and this model gives several a row: look at each alone.")
-        spans = spans_of(schema.columns)
-        found += [_curve(party, column, x[own]) for column, own in spans if isinstance(column, Numeric)]
+        for column, own in spans_of(schema.columns):
+            if (drawn := column.drawn(x[own])) is not None:
+                found.append(EffectCurve(party, column.name, *drawn))
     return EffectCurves(tuple(found), tuple(elsewhere))
-
-
-def _curve(party: str, column: Numeric, x: Floats) -> EffectCurve:
-    hats = 1 << column.depth
-    missing = None
-    if not column.scale:
-        grid = np.array([column.low, column.high])
-        effect = x[0] * (grid - grid.mean())
-        middle = float(x[0] * grid.mean())
-    else:
-        grid = column.knots()
-        middle = float(values(np.zeros(1), x[:hats])[0])
-        effect = values(knots(column.depth), x[:hats]) - middle
-    if column.missing == "indicator":
-        missing = float(x[hats]) - middle
-    return EffectCurve(party, column.name, grid, effect, missing)
 
 
 def per_unit(fit: FitFacts, party: str) -> dict[str, float]:
     """By the name of a column that enters as a line: what a coefficient of it is multiplied with for one own unit."""
     schema = fit.schemas.get(party)
-    found = {}
-    for column in schema.columns if schema is not None else ():
-        if isinstance(column, Numeric) and column.scale and not column.depth:
-            found[column.name] = 2.0 / (column.high - column.low)
-        elif isinstance(column, Date):
-            found[column.name] = 2.0 / (column.high - column.low).days
-    return found
+    each = [(column.name, column.per_unit()) for column in (schema.columns if schema is not None else ())]
+    return {name: factor for name, factor in each if factor is not None}
 
 
 def in_curves(fit: FitFacts, party: str) -> frozenset[str]:
     """The encoded columns of a party that only together are a curve."""
     schema = fit.schemas.get(party)
-    bent = [c for c in (schema.columns if schema is not None else ()) if isinstance(c, Numeric) and c.depth]
+    bent = [column for column in (schema.columns if schema is not None else ()) if column.depth]
     return frozenset(f.name for column in bent for f in features_of(column) if not f.binary)
 
 
@@ -345,7 +324,8 @@ def _figure(curve: EffectCurve, colour: str) -> str:
 
 def curves_part(fit: FitFacts) -> str:
     """What a report says of the numbers."""
-    if not any(isinstance(c, Numeric) for schema in fit.schemas.values() if schema for c in schema.columns):
+    columns = [column for schema in fit.schemas.values() if schema is not None for column in schema.columns]
+    if not any(column.card(0).get("kind") == "number" for column in columns):
         return ""
     curves = curves_of(fit)
     if not (figures := curve_figures(curves, list(fit.coefficients))):

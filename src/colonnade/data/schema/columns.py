@@ -1,4 +1,4 @@
-"""The kinds of columns: what is declared about each, the features it becomes, and how its values are encoded."""
+"""The kinds of columns that come with Colonnade: what is declared about each, its features, its values, its words."""
 
 from __future__ import annotations
 
@@ -6,15 +6,27 @@ import datetime as dt
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from colonnade.data.schema import cells
-from colonnade.data.schema.cells import LARGEST, EncodedColumn, Missing, wrong
+from colonnade.data.schema import cells, round_figures
+from colonnade.data.schema.cells import EncodedColumn, Missing, wrong
+from colonnade.data.schema.column import (
+    Bins,
+    Column,
+    Drawn,
+    Feature,
+    Groups,
+    check_text,
+    flag,
+    indicator,
+    missing_number,
+    number,
+    with_indicator,
+)
 from colonnade.errors import InvalidInput
 from colonnade.kernels import curves
 from colonnade.kernels.arrays import Floats
@@ -22,28 +34,14 @@ from colonnade.kernels.arrays import Floats
 if TYPE_CHECKING:
     import polars as pl
 
+    from colonnade.data.schema.infer import Look
+
 SMOOTH = 3  # the depth of smooth=True: seven bends
 CYCLES = {"month": 12, "weekday": 7}  # parts of a date: January is 1, and so is Monday
 
 
 @dataclass(frozen=True)
-class Feature:
-    """One encoded column, as far as it is public."""
-
-    name: str
-    bound: float | None  # of the absolute value; None where nothing is known
-    nonnegative: bool
-    binary: bool
-    level: int = 0  # of a curve's hat; 0: no hat
-
-
-# The features of a column come in groups: those of one group are together never longer than its largest bound. Of
-# levels, or of a value and its indicator, one differs from zero; a number and its hats are no longer than 1.
-Groups = tuple[tuple[Feature, ...], ...]
-
-
-@dataclass(frozen=True)
-class Numeric:
+class Numeric(Column):
     """A number with public bounds; values outside are clipped.
 
     smooth    a curve instead of a line. None: the method decides, from public figures (Private Gram for prediction; to
@@ -54,7 +52,6 @@ class Numeric:
     monotone  1: the curve never falls; -1: it never rises. Private Gram keeps it so, whatever the noise.
     """
 
-    name: str
     low: float
     high: float
     scale: bool = True  # False keeps the units, and keeps zeros zero: for counts in wide sparse tables
@@ -62,12 +59,18 @@ class Numeric:
     smooth: bool | int | None = None
     values: int | None = None
     monotone: Literal[-1, 1] | None = None
+    CLIPS: ClassVar[bool] = True
+    HINTS: ClassVar[Mapping[str, str]] = {  # where it is public: docs/use/curves.md
+        "smooth = false": "a line; true or a depth, 1 to 8: a curve. Left out, the method decides",
+        "values = 5": "it has no more different values than these",
+        "monotone = 1": "never falls as it rises; -1: never rises",
+    }
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        super().__post_init__()
         if not isinstance(self.scale, bool):
             raise wrong(self.name, f"scale is {self.scale!r}. Write true or false.")
-        object.__setattr__(self, "missing", _missing(self.name, self.missing))
+        object.__setattr__(self, "missing", missing_number(self.name, self.missing))
         _check_bounds(self, number)
         _check_curve(self)
 
@@ -79,35 +82,78 @@ class Numeric:
         return curves.DEEPEST if self.values is None else min(math.ceil(math.log2(self.values - 1)), curves.DEEPEST)
 
     @property
-    def between_whole(self) -> bool:
-        """Whether both bounds are whole numbers."""
-        return self.low.is_integer() and self.high.is_integer()
+    def left_open(self) -> int:
+        return self.deepest if self.smooth is None else 0
 
     @property
     def whole(self) -> bool:
         """Whether its values are declared to be the whole numbers between its bounds."""
-        return self.between_whole and self.values == self.high - self.low + 1.0
+        return self._between_whole and self.values == self.high - self.low + 1.0
+
+    @property
+    def _between_whole(self) -> bool:
+        return self.low.is_integer() and self.high.is_integer()
 
     @property
     def depth(self) -> int:
-        """Of its curve; 0 for a line."""
         asked = SMOOTH if self.smooth is True else int(self.smooth or 0)
         return min(asked, self.deepest)
 
     def bent(self, depth: int) -> Numeric:
-        """The same column with this depth, where it was left to the method."""
         return replace(self, smooth=depth) if self.smooth is None and min(depth, self.deepest) else self
+
+    def as_line(self) -> Numeric:
+        return replace(self, smooth=False)
 
     def knots(self) -> Floats:
         """Where the pieces of its curve meet, in its own unit, the bounds included."""
         return np.asarray(self.low + (curves.knots(self.depth) + 1.0) / 2.0 * (self.high - self.low))
+
+    def bins(self) -> Bins:
+        apart = self.high - self.low if self._between_whole else None
+        return Bins(self.knots(), (self.low, self.high), self.whole, apart)
+
+    def scaling(self) -> tuple[float, float]:
+        return ((self.low + self.high) / 2.0, (self.high - self.low) / 2.0) if self.scale else (0.0, 1.0)
+
+    def entry_ends(self) -> tuple[float, float]:
+        return (-1.0, 1.0) if self.scale else (self.low, self.high)
+
+    def per_unit(self) -> float | None:
+        return 2.0 / (self.high - self.low) if self.scale and not self.depth else None
+
+    def drawn(self, x: Floats) -> Drawn:
+        hats = 1 << self.depth
+        if self.scale:
+            grid = self.knots()
+            middle = float(curves.values(np.zeros(1), x[:hats])[0])
+            effect = curves.values(curves.knots(self.depth), x[:hats]) - middle
+        else:
+            grid = np.array([self.low, self.high])
+            middle = float(x[0] * grid.mean())
+            effect = x[0] * (grid - grid.mean())
+        return Drawn(grid, effect, float(x[hats]) - middle if self.missing == "indicator" else None)
+
+    def card(self, group: int) -> Mapping[str, Any]:  # noqa: ARG002
+        return {"kind": "number"}
+
+    def words(self) -> tuple[str, str]:
+        return "number", f"{self.low:,.12g} to {self.high:,.12g}"
+
+    def propose(self, seen: Look) -> tuple[Numeric, str]:
+        low, high, why = round_figures.bounds_of(seen, self.low, self.high)
+        values = round(high - low) + 1 if self.whole else self.values  # still the whole numbers between its bounds
+        return replace(self, low=low, high=high, values=values), why
+
+    def unscaled(self) -> Plain:
+        return _unscaled(self)
 
     def groups(self) -> Groups:
         bound = 1.0 if self.scale else max(abs(self.low), abs(self.high))
         value = Feature(self.name, bound, nonnegative=not self.scale and self.low >= 0.0, binary=False)
         own = zip(curves.levels(self.depth).tolist(), curves.heights(self.depth).tolist(), strict=True)
         hats = [Feature(f"{self.name}~{j}", height, True, False, level) for j, (level, height) in enumerate(own, 1)]
-        return ((value, *hats, *_with_indicator(value, self.missing)[1:]),)
+        return ((value, *hats, *with_indicator(value, self.missing)[1:]),)
 
     def encode(self, values: pl.Series) -> EncodedColumn:
         numbers, gaps = cells.numbers_of(self.name, self.missing, values)
@@ -121,32 +167,33 @@ class Numeric:
 
 
 @dataclass(frozen=True)
-class Date:
+class Date(Column):
     """A day with public bounds, as a number; days outside are clipped. `parts` adds its month or weekday as levels.
 
     Values may be dates, times (of which the day counts) or texts; `format` is how texts are written.
     """
 
-    name: str
     low: dt.date
     high: dt.date
     parts: tuple[Literal["month", "weekday"], ...] = ()
     format: str = "%Y-%m-%d"
     missing: Literal["refuse", "indicator"] | dt.date = "refuse"
+    EXPECTS: ClassVar[str] = "dates"
+    CLIPS: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        super().__post_init__()
         object.__setattr__(self, "parts", _parts(self.name, self.parts))
         if not isinstance(self.format, str) or not self.format:
             raise wrong(self.name, f'format is {self.format!r}. Write for example "%d.%m.%Y".')
-        _check_text(self.format)
+        check_text(self.format)
         _check_bounds(self, _day)
 
     def groups(self) -> Groups:
         value = Feature(self.name, 1.0, nonnegative=False, binary=False)
         levels = {part: range(1, CYCLES[part] + 1) for part in self.parts}
-        cycles = (tuple(_flag(f"{self.name}.{part}={k}") for k in numbers) for part, numbers in levels.items())
-        return (_with_indicator(value, self.missing), *cycles)
+        cycles = (tuple(flag(f"{self.name}.{part}={k}") for k in numbers) for part, numbers in levels.items())
+        return (with_indicator(value, self.missing), *cycles)
 
     def encode(self, values: pl.Series) -> EncodedColumn:
         import polars as pl
@@ -161,23 +208,65 @@ class Date:
             columns += cells.one_hot(codes.cast(pl.Int64).fill_null(0).to_numpy() - 1, CYCLES[part])
         return EncodedColumn(columns, outside)
 
+    def takes(self, cells_type: Any) -> bool:
+        return cells.holds_days(cells_type)
+
+    def csv_type(self) -> Any:
+        import polars as pl
+
+        return pl.String
+
+    def cell_type(self) -> Any:
+        import polars as pl
+
+        return pl.Date
+
+    def bins(self) -> Bins:
+        knots = np.array([self.low.toordinal(), self.high.toordinal()], np.float64)
+        return Bins(knots, (self.low, self.high), whole=True, day=True)
+
+    def scaling(self) -> tuple[float, float]:
+        low, high = self.low.toordinal(), self.high.toordinal()
+        return (low + high) / 2.0, (high - low) / 2.0
+
+    def per_unit(self) -> float:
+        return 2.0 / (self.high - self.low).days
+
+    def part(self, group: int) -> str:
+        return self.parts[group - 1] if group else ""
+
+    def levels_of(self, group: int = 0) -> tuple[str, ...]:
+        return tuple(str(k) for k in range(1, CYCLES[self.parts[group - 1]] + 1)) if group else ()
+
+    def covers(self, group: int) -> bool:
+        return group > 0  # every day has its month
+
+    def card(self, group: int) -> Mapping[str, Any]:
+        return {"kind": self.part(group) or "day", "format": self.format}
+
+    def words(self) -> tuple[str, str]:
+        return "day", f"{self.low} to {self.high}"
+
+    def propose(self, seen: Look) -> tuple[Date, str]:  # noqa: ARG002
+        low, high = round_figures.whole_months(self.low, self.high)
+        return replace(self, low=low, high=high), round_figures.ROUNDED
+
 
 @dataclass(frozen=True)
-class Binary:
+class Binary(Column):
     """A column of zeros and ones, or of booleans."""
 
-    name: str
     missing: Missing = "refuse"
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
-        object.__setattr__(self, "missing", _missing(self.name, self.missing))
+        super().__post_init__()
+        object.__setattr__(self, "missing", missing_number(self.name, self.missing))
         if not isinstance(self.missing, str) and self.missing not in (0.0, 1.0):
             what = f"missing = {self.missing:g} in a binary column"
             raise wrong(self.name, f'{what}. Write 0, 1, "indicator" or "refuse".')
 
     def groups(self) -> Groups:
-        return (_with_indicator(_flag(self.name), self.missing),)
+        return (with_indicator(flag(self.name), self.missing),)
 
     def encode(self, values: pl.Series) -> EncodedColumn:
         numbers, gaps = cells.numbers_of(self.name, self.missing, values)
@@ -186,28 +275,42 @@ class Binary:
             raise wrong(self.name, f'{what} Declare type = "numeric" with bounds, or type = "categorical" with levels.')
         return EncodedColumn(cells.with_indicator(numbers, gaps, self.missing))
 
+    def csv_type(self) -> Any:
+        import polars as pl
+
+        return pl.Boolean
+
+    def card(self, group: int) -> Mapping[str, Any]:  # noqa: ARG002
+        return {"kind": "flag"}
+
+    def words(self) -> tuple[str, str]:
+        return "yes or no", "0 or 1"
+
+    def unscaled(self) -> Plain:
+        return _unscaled(self)
+
 
 @dataclass(frozen=True)
-class Categorical:
+class Categorical(Column):
     """One of a public list of levels. Numbers may be levels too; they are compared as text.
 
     `missing` may also be one of the levels, which then stands in for gaps.
     """
 
-    name: str
     levels: tuple[str, ...]
     missing: str = "refuse"
+    EXPECTS: ClassVar[str] = "levels"
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        super().__post_init__()
         object.__setattr__(self, "levels", _levels(self.name, self.levels))
         if self.missing not in ("refuse", "indicator", *self.levels):
             raise wrong(self.name, f'missing = {self.missing!r}. Write "indicator", "refuse" or one of its levels.')
 
     def groups(self) -> Groups:
         names = [f"{self.name}={level}" for level in self.levels]
-        indicator = (_indicator(self.name),) if self.missing == "indicator" else ()
-        return ((*(_flag(name) for name in names), *indicator),)
+        gaps = (indicator(self.name),) if self.missing == "indicator" else ()
+        return ((*(flag(name) for name in names), *gaps),)
 
     def encode(self, values: pl.Series) -> EncodedColumn:
         """One sparse column per level; the rows that belong to none of them get no entry."""
@@ -229,20 +332,39 @@ class Categorical:
             columns.append(cells.ones(np.flatnonzero(texts.is_null().to_numpy()).astype(np.int64)))
         return EncodedColumn(columns, known.null_count() - texts.null_count())
 
+    def takes(self, cells_type: Any) -> bool:
+        return cells.holds_levels(cells_type)
+
+    def cell_type(self) -> Any:
+        import polars as pl
+
+        return pl.String
+
+    def levels_of(self, group: int = 0) -> tuple[str, ...]:  # noqa: ARG002
+        return self.levels
+
+    def card(self, group: int) -> Mapping[str, Any]:  # noqa: ARG002
+        places = {level: place for place, level in enumerate(self.levels)}
+        whole = {_whole(level): place for level, place in places.items()}  # as a column of floats is read
+        floats = {text: place for text, place in whole.items() if text not in places}
+        return {"kind": "level", "levels": places, "floats": floats}
+
+    def words(self) -> tuple[str, str]:
+        return "one of", f"{len(self.levels):,} levels"
+
 
 @dataclass(frozen=True)
-class Plain:
+class Plain(Column):
     """A number taken exactly as it is. Its bounds are unknown, so it cannot enter a private run."""
 
-    name: str
     missing: Missing = "refuse"
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
-        object.__setattr__(self, "missing", _missing(self.name, self.missing))
+        super().__post_init__()
+        object.__setattr__(self, "missing", missing_number(self.name, self.missing))
 
     def groups(self) -> Groups:
-        return (_with_indicator(Feature(self.name, None, nonnegative=False, binary=False), self.missing),)
+        return (with_indicator(Feature(self.name, None, nonnegative=False, binary=False), self.missing),)
 
     def encode(self, values: pl.Series) -> EncodedColumn:
         numbers, gaps = cells.numbers_of(self.name, self.missing, values)
@@ -251,34 +373,19 @@ class Plain:
             raise wrong(self.name, f"{infinite:,} values are infinite. {advice}")
         return EncodedColumn(cells.with_indicator(numbers, gaps, self.missing))
 
+    def noun(self) -> str:
+        return "number without bounds"
 
-Column = Numeric | Date | Binary | Categorical | Plain
-KINDS: dict[str, type[Column]] = {kind.__name__.lower(): kind for kind in (Numeric, Binary, Categorical, Plain, Date)}
+    def words(self) -> tuple[str, str]:
+        return "number", "no bounds"
 
-
-def features_of(column: Column) -> tuple[Feature, ...]:
-    return tuple(feature for group in column.groups() for feature in group)
-
-
-def spans_of(columns: Iterable[Column]) -> Iterator[tuple[Column, slice]]:
-    """Each column, and which places among the encoded columns it takes."""
-    start = 0
-    for column in columns:
-        stop = start + len(features_of(column))
-        yield column, slice(start, stop)
-        start = stop
+    def unscaled(self) -> Plain:
+        return _unscaled(self)
 
 
-def _flag(name: str) -> Feature:
-    return Feature(name, 1.0, nonnegative=True, binary=True)
-
-
-def _indicator(name: str) -> Feature:
-    return _flag(f"{name}=missing")
-
-
-def _with_indicator(value: Feature, missing: object) -> tuple[Feature, ...]:
-    return (value, _indicator(value.name)) if missing == "indicator" else (value,)
+def _unscaled(column: Column) -> Plain:
+    """Its numbers as they are; a column with gaps gets one more, which says where they are."""
+    return Plain(column.name, "refuse" if column.missing == "refuse" else "indicator")
 
 
 def _whole(level: str) -> str:
@@ -287,17 +394,6 @@ def _whole(level: str) -> str:
 
 
 # --- checks -------------------------------------------------------------------------------------------------
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name:
-        raise InvalidInput(f"a column is called {name!r}. Give it a name: text, not empty.")
-    _check_text(name)
-
-
-def _check_text(text: str) -> None:
-    if any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise InvalidInput(f"{text!r} holds half a character (a lone surrogate). Write it in valid Unicode.")
 
 
 def _check_bounds(column: Numeric | Date, read: Callable[[str, object], Any]) -> None:
@@ -333,16 +429,6 @@ def _check_curve(column: Numeric) -> None:
         raise wrong(column.name, f"monotone is {monotone!r}. Write 1 where it never falls, -1 where it never rises.")
 
 
-def number(what: str, value: object) -> float:
-    """A finite float, or an error that says what is wrong with the declared one."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidInput(f"{what} is {value!r}. Write a number.")
-    figure = cast("float", value)
-    if not -LARGEST <= figure <= LARGEST:  # also refuses nan
-        raise InvalidInput(f"{what} is {figure}. Write a number within ±{LARGEST:g}.")
-    return float(figure) + 0.0  # -0.0 becomes 0.0: equal schemas have equal digests
-
-
 def _day(what: str, value: object) -> dt.date:
     if isinstance(value, str):
         try:
@@ -363,14 +449,6 @@ def _parts(name: str, parts: object) -> tuple[str, ...]:
     return listed
 
 
-def _missing(name: str, value: object) -> Missing:
-    if value in ("refuse", "indicator"):
-        return cast("Missing", value)
-    if isinstance(value, str):
-        raise wrong(name, f'missing is {value!r}. Write "refuse", "indicator" or the number to use.')
-    return number(f"column {name!r}: missing", value)
-
-
 def _levels(name: str, levels: object) -> tuple[str, ...]:
     if isinstance(levels, str) or not isinstance(levels, Iterable):
         raise wrong(name, f"levels is {levels!r}. Write a list of values.")
@@ -379,7 +457,7 @@ def _levels(name: str, levels: object) -> tuple[str, ...]:
         if isinstance(level, bool) or not isinstance(level, (str, int, np.integer)):
             raise wrong(name, f"the level {level!r} is not text. Write it as text.")
         texts.append(str(level))
-        _check_text(texts[-1])
+        check_text(texts[-1])
     if not texts:
         raise wrong(name, "no levels. List the values it may take: levels = [...].")
     level, times = Counter(texts).most_common(1)[0]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from colonnade.data.schema.cells import as_frame
-from colonnade.data.schema.columns import Binary, Categorical, Column, Date, Numeric
+from colonnade.data.schema.column import Column
+from colonnade.data.schema.columns import Binary, Categorical, Date, Numeric
 from colonnade.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -112,13 +113,16 @@ class Look:
         if self.infinite:
             advice = "Replace them, or declare the column numeric with bounds, which clips them."
             raise InvalidInput(f"column {self.name!r} holds {self.infinite:,} infinite values. {advice}")
-        low, high = (-1.0, 1.0) if self.low is None else (float(self.low), float(self.high))
-        if self.kind == "integer" and (low, high) == (0.0, 1.0):
+        if self.kind == "integer" and (self.low, self.high) == (0, 1):
             return Binary(self.name, missing=missing)
-        if low == high:  # a constant says nothing: centre it, so that it encodes as zero
-            low, high = low - max(1.0, abs(low)), high + max(1.0, abs(high))
+        low, high = self.bounds()
         few = self.kind == "integer" and self.low != self.high and high - low < MOST_CODES
         return Numeric(self.name, low, high, missing=missing, values=round(high - low) + 1 if few else None)
+
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest number seen; around a constant, which says nothing, so that it encodes as zero."""
+        low, high = (-1.0, 1.0) if self.low is None else (float(self.low), float(self.high))
+        return (low, high) if low < high else (low - max(1.0, abs(low)), high + max(1.0, abs(high)))
 
     def _text(self, missing: Literal["refuse", "indicator"]) -> Column:
         for written in FORMATS:

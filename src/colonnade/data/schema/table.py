@@ -25,7 +25,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -35,14 +35,14 @@ from numpy.typing import NDArray
 
 from colonnade.data.schema import cells
 from colonnade.data.schema.cells import Blocks, Sparse, as_frame, assemble, columns_of, hats
-from colonnade.data.schema.columns import KINDS, Categorical, Column, Date, Feature, Numeric, Plain, features_of, number
+from colonnade.data.schema.column import Column, Feature, features_of, kinds, number
+from colonnade.data.schema.columns import Numeric, Plain
 from colonnade.data.schema.infer import look
 from colonnade.data.text_file import naming, read_text, shortened, toml_of
 from colonnade.errors import InvalidInput, StoreError, unquoted
 from colonnade.kernels.arrays import Floats
 
 VERSION = 1
-_EXPECTED = {Date: (cells.holds_days, "dates"), Categorical: (cells.holds_levels, "levels")}  # all others: numbers
 
 
 @dataclass(frozen=True)
@@ -173,13 +173,13 @@ class Schema:
         found = [0] * self.width
         starts = np.cumsum([0, *(len(features_of(column)) for column in self.columns)]).tolist()
         for start, column in zip(starts, self.columns, strict=False):
-            found[start : start + 1] = [(column.monotone or 0) if isinstance(column, Numeric) else 0]
+            found[start : start + 1] = [column.monotone or 0]
         return tuple(found[: self.width])
 
     @property
     def left_open(self) -> tuple[int, ...]:
         """How many columns a method may bend, to depth 1, 2 and so on."""
-        own = [c.deepest for c in self.columns if isinstance(c, Numeric) and c.smooth is None]
+        own = [column.left_open for column in self.columns]
         return tuple(sum(depth >= k for depth in own) for k in range(1, max(own, default=0) + 1))
 
     def bent(self, depth: int) -> Schema:
@@ -190,13 +190,12 @@ class Schema:
         depth
             How often a number's range is halved; 0: lines.
         """
-        columns = tuple(c.bent(depth) if isinstance(c, Numeric) else c for c in self.columns)
+        columns = tuple(column.bent(depth) for column in self.columns)
         return self if columns == self.columns else replace(self, columns=columns)
 
     def as_lines(self) -> Schema:
         """The schema without any curve."""
-        columns = (replace(c, smooth=False) if isinstance(c, Numeric) else c for c in self.columns)
-        return replace(self, columns=tuple(columns))
+        return replace(self, columns=tuple(column.as_line() for column in self.columns))
 
     def bend(self, matrix: Any, depth: int) -> Any:
         """Rows that this schema encoded, as `bent(depth)` would have encoded them.
@@ -212,7 +211,7 @@ class Schema:
         for column, other in zip(self.columns, self.bent(depth).columns, strict=True):
             stop = start + len(features_of(column))
             own = [columns_of(matrix, j) for j in range(start, stop)]
-            if other != column and isinstance(other, Numeric):
+            if other != column:
                 numbers = np.zeros(height)
                 numbers[own[0][0]] = own[0][1]
                 gaps = own[1][0] if other.missing == "indicator" else np.zeros(0, np.int64)
@@ -223,7 +222,7 @@ class Schema:
     @property
     def bounded(self) -> bool:
         """Whether every column has a declared bound, so that private methods can use it."""
-        return self.source != "data" and not any(isinstance(column, Plain) for column in self.columns)
+        return self.source != "data" and all(column.bounded for column in self.columns)
 
     def entry_bounds(self) -> Floats:
         """For each encoded column, a public bound of its absolute value."""
@@ -251,11 +250,9 @@ class Schema:
             By column, its polars type.
         """
         for column in self.columns:
-            fits, what = _EXPECTED.get(type(column), (cells.holds_numbers, "numbers"))
-            if not fits(kind := kinds[column.name]):
-                raise cells.wrong(
-                    column.name, f"it holds {kind}, and the schema expects {what}. Convert it, or declare another type."
-                )
+            if not column.takes(kind := kinds[column.name]):
+                what = f"it holds {kind}, and the schema expects {column.EXPECTS}"
+                raise cells.wrong(column.name, f"{what}. Convert it, or declare another type.")
 
     def encode(self, frame: Any) -> Encoded:
         """The rows of a DataFrame as numbers; columns the schema does not name are ignored.
@@ -292,13 +289,13 @@ class Schema:
                 encoded += part.columns
                 outside[column.name] += part.outside
             blocks.add(encoded, table.height)
-        unknown = {c.name: outside[c.name] for c in self.columns if isinstance(c, Categorical)}
-        clipped = {c.name: outside[c.name] for c in self.columns if isinstance(c, Numeric | Date)}
+        unknown = {column.name: outside[column.name] for column in self.columns if column.levels_of()}
+        clipped = {column.name: outside[column.name] for column in self.columns if column.CLIPS}
         return Encoded(blocks.together(), self.features, unknown, clipped)
 
     def digest(self) -> str:
         """SHA-256 of a canonical form: equal for equal schemas, on every machine."""
-        form = self._top() | {"column": [column_entry(column) for column in self.columns]}
+        form = self._top() | {"column": [column.to_file() for column in self.columns]}
         text = json.dumps(form, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
         return hashlib.sha256(b"colonnade schema 1\n" + text.encode("ascii")).hexdigest()
 
@@ -306,7 +303,7 @@ class Schema:
         """The schema as the text of a TOML file."""
         lines = toml_lines({"version": VERSION, **self._top()})
         for column in self.columns:
-            lines += ["", "[[column]]", *toml_lines(column_entry(column))]
+            lines += ["", "[[column]]", *toml_lines(column.to_file())]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -355,7 +352,7 @@ class Schema:
     def _top(self) -> dict[str, Any]:
         top: dict[str, Any] = {"source": self.source}
         top |= {} if self.row_norm is None else {"row_norm": self.row_norm}
-        return top if self.label is None else top | {"label": column_entry(self.label)}
+        return top if self.label is None else top | {"label": self.label.to_file()}
 
     def _require_public_bounds(self) -> None:
         if self.source == "data":
@@ -364,18 +361,13 @@ class Schema:
                 "schema.to_toml(...), replace its bounds and levels by figures you would publish, "
                 'set source = "declared" and read it back with Schema.from_toml(...).'
             )
-        if unbounded := [column.name for column in self.columns if isinstance(column, Plain)]:
+        if unbounded := [column.name for column in self.columns if not column.bounded]:
             advice = 'Write type = "numeric" with low, high and scale = false to keep its values and clip them.'
             plain = f"{len(unbounded):,} of {len(self.columns):,} columns are plain and have no public bound"
             raise InvalidInput(f"{plain}, the first is {unbounded[0]!r}. {advice}")
 
 
 # ------------------------------------------------------------------------------------------------ the file
-
-
-def column_entry(column: Column) -> dict[str, Any]:
-    """A column as text, numbers, days and lists: what the file and the digest are made from."""
-    return {"type": type(column).__name__.lower()} | {k: v for k, v in asdict(column).items() if v is not None}
 
 
 def toml_lines(entries: Mapping[str, Any]) -> list[str]:
@@ -446,17 +438,17 @@ def check_source(source: object) -> None:
 
 
 def column_from(item: dict[str, Any]) -> Column:
-    """The column that `column_entry` wrote."""
-    values = dict(item)
+    """The column that `Column.to_file` wrote."""
+    values, known_kinds = dict(item), kinds()
     kind = values.pop("type", None)
-    if not isinstance(kind, str) or kind not in KINDS:
+    if not isinstance(kind, str) or kind not in known_kinds:
         what = "absent" if kind is None else repr(kind)
-        raise InvalidInput(f"type is {what}. Write one of {', '.join(KINDS)}.")
-    known = {f.name: f for f in fields(KINDS[kind])}
+        raise InvalidInput(f"type is {what}. Write one of {', '.join(known_kinds)}.")
+    known = {f.name: f for f in fields(known_kinds[kind])}
     for key in values:
         if key not in known:
             raise InvalidInput(f"unknown key {key!r}. Known for type {kind!r}: {', '.join(known)}.")
-    for key in ("name", "low", "high", "levels"):
-        if key in known and key not in values:
+    for key, one in known.items():
+        if one.default is MISSING and key not in values:
             raise InvalidInput(f"key {key!r} is absent. A column of type {kind!r} needs it.")
-    return KINDS[kind](**values)
+    return known_kinds[kind](**values)

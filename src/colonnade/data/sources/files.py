@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from colonnade.data.schema.columns import Binary, Categorical, Column, Date
 from colonnade.data.schema.table import Schema
 from colonnade.data.sources.csv_form import form_of
 from colonnade.data.sources.csv_records import Records, first_foreign, header, ragged, records
@@ -114,7 +113,7 @@ class Csv:
 
         names = self.names()
         wanted = choose_columns(self.shown, names, columns)
-        types = {column.name: _csv_type(column) for column in (schema.columns if schema else ())}
+        types = {column.name: column.csv_type() for column in (schema.columns if schema else ())}
         types |= dict.fromkeys(texts, pl.String)
         with unquoted():
             types |= self._types(names, [name for name in wanted if name not in types])
@@ -178,15 +177,6 @@ class Csv:
         wanted = "0, 1, true or false" if dtype == pl.Boolean else "a number"
         advice = "Correct the cell (1.5, not 1,5), or declare the column categorical with its levels."
         raise InvalidInput(f"{self.shown}: {where} that is not {wanted}, as its schema says. {advice}")
-
-
-def _csv_type(column: Column) -> Any:
-    """How the cells of a declared column are read: levels as they are written, so that "01" stays "01"."""
-    import polars as pl
-
-    if isinstance(column, Categorical | Date):
-        return pl.String
-    return pl.Boolean if isinstance(column, Binary) else pl.Float64
 
 
 def _not_utf8(shown: str, where: str) -> str:

@@ -16,15 +16,13 @@ import calendar
 import datetime as dt
 import math
 import re
-from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from colonnade.data.schema.cells import LARGEST
-from colonnade.data.schema.columns import Categorical, Date, Numeric
 
 if TYPE_CHECKING:
-    from colonnade.data.schema.columns import Column
+    from colonnade.data.schema.column import Column
     from colonnade.data.schema.infer import Look
 
 PEOPLE = {"client", "customer", "driver", "employee", "member", "patient", "person"}
@@ -39,31 +37,24 @@ MEANT = {  # by the last word of a name: what a figure of that name can be
     "month": (1.0, 12.0),
 }
 OF_THE_CLOCK = (MEANT["hour"], MEANT["month"])
-BY_NAME = "by its name"
+BY_NAME = "by its name"  # where figures are from
 ROUNDED = "read off the rows, rounded outward"
-AS_THEY_ARE = "read off the rows"
 LONG = dt.timedelta(days=730)
 
 
 def propose(seen: Look) -> tuple[Column | None, str]:
     """The column that this looks like, with round figures, and where they are from; none, and why."""
     column, why = seen.proposal()
-    if isinstance(column, Numeric):
-        if (meant := meant_by(column.name)) is not None:
-            low, high = meant
-            beyond = seen.low is not None and not low <= seen.low <= seen.high <= high
-            if not (beyond and meant in OF_THE_CLOCK):
-                return _between(column, low, high), BY_NAME + ("; but cells lie outside: look" if beyond else "")
-        return _between(column, *outward(column.low, column.high, seen.kind == "integer")), ROUNDED
-    if isinstance(column, Date):
-        low_day, high_day = whole_months(column.low, column.high)
-        return replace(column, low=low_day, high=high_day), ROUNDED
-    return column, why if column is None else AS_THEY_ARE
+    return (None, why) if column is None else column.propose(seen)
 
 
-def _between(column: Numeric, low: float, high: float) -> Numeric:
-    """The column with these bounds; whole numbers stay the whole numbers between them."""
-    return replace(column, low=low, high=high, values=round(high - low) + 1 if column.whole else column.values)
+def bounds_of(seen: Look, low: float, high: float) -> tuple[float, float, str]:
+    """Round bounds of a number that is called so and lies between these two, and where they are from."""
+    if (meant := meant_by(seen.name)) is not None:
+        beyond = seen.low is not None and not meant[0] <= seen.low <= seen.high <= meant[1]
+        if not (beyond and meant in OF_THE_CLOCK):
+            return *meant, BY_NAME + ("; but cells lie outside: look" if beyond else "")
+    return *outward(low, high, seen.kind == "integer"), ROUNDED
 
 
 def meant_by(name: str) -> tuple[float, float] | None:
@@ -89,14 +80,3 @@ def whole_months(low: dt.date, high: dt.date) -> tuple[dt.date, dt.date]:
     if high - low >= LONG:
         return dt.date(low.year, 1, 1), dt.date(high.year, 12, 31)
     return low.replace(day=1), high.replace(day=calendar.monthrange(high.year, high.month)[1])
-
-
-def in_words(column: Column) -> tuple[str, str]:
-    """What a column is taken as, and its figures; of levels only how many there are."""
-    if isinstance(column, Categorical):
-        return "one of", f"{len(column.levels):,} levels"
-    if isinstance(column, Date):
-        return "day", f"{column.low} to {column.high}"
-    if isinstance(column, Numeric):
-        return "number", f"{column.low:,.12g} to {column.high:,.12g}"
-    return "yes or no", ""

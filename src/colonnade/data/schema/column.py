@@ -1,0 +1,272 @@
+"""What every kind of column can say of itself: the features it becomes, and all that files, pages and runs ask of it.
+
+A kind is one frozen dataclass in one file of this folder. It says its features, how its values are encoded and what it
+is in words; whatever else is asked has an answer here, that of a column of which no more is known. CONTRIBUTING.md, Add
+a column kind.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import import_module
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
+
+from colonnade.data.schema import cells
+from colonnade.data.schema.cells import LARGEST, EncodedColumn, Missing, wrong
+from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from colonnade.data.schema.infer import Look
+
+AS_THEY_ARE = "read off the rows"  # where proposed figures are from
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One encoded column, as far as it is public."""
+
+    name: str
+    bound: float | None  # of the absolute value; None where nothing is known
+    nonnegative: bool
+    binary: bool
+    level: int = 0  # of a curve's hat; 0: no hat
+
+
+# The features of a column come in groups: those of one group are together never longer than its largest bound. Of
+# levels, or of a value and its indicator, one differs from zero; a number and its hats are no longer than 1.
+Groups = tuple[tuple[Feature, ...], ...]
+
+
+class Bins(NamedTuple):
+    """What bins of a number must know."""
+
+    knots: Floats  # where its effect may bend, the bounds included; days by their ordinals
+    bounds: tuple[Any, Any]  # as cells have them
+    whole: bool = False  # whether there are whole numbers only; days are
+    apart: float | None = None  # how far the bounds are apart, where both are whole numbers
+    day: bool = False
+
+
+class Drawn(NamedTuple):
+    """What a number adds to a score, less what it adds at the middle of its range."""
+
+    grid: Floats
+    effect: Floats
+    missing: float | None
+
+
+@dataclass(frozen=True)
+class Column(ABC):
+    """One declared column. A subclass is a kind; its name in files is that of the class in small letters."""
+
+    name: str
+    EXPECTS: ClassVar[str] = "numbers"  # of a table's cells, as errors say it
+    CLIPS: ClassVar[bool] = False  # whether values beyond its bounds count as the nearer one
+    HINTS: ClassVar[Mapping[str, str]] = {}  # lines that a proposal offers beside those it writes, and what they mean
+
+    if TYPE_CHECKING:
+
+        @property
+        def missing(self) -> Any:
+            """What stands in for a gap: a value, "refuse" or "indicator"."""
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+
+    # ------------------------------------------------------------------------ what a kind must say
+
+    @abstractmethod
+    def groups(self) -> Groups:
+        """The features it becomes, each with its public bound."""
+
+    @abstractmethod
+    def encode(self, values: pl.Series) -> EncodedColumn:
+        """The values of those features, in the same order."""
+
+    @abstractmethod
+    def words(self) -> tuple[str, str]:
+        """What it is taken as, and its figures, for the owner of the data."""
+
+    # ------------------------------------------------------------------------ its file and its cells
+
+    @classmethod
+    def kind(cls) -> str:
+        """Its name in files."""
+        return cls.__name__.lower()
+
+    def to_file(self) -> dict[str, Any]:
+        """As text, numbers, days and lists: what files and digests are made from."""
+        return {"type": self.kind()} | {key: value for key, value in asdict(self).items() if value is not None}
+
+    def takes(self, cells_type: Any) -> bool:
+        """Whether cells of this type of polars may be its values."""
+        return cells.holds_numbers(cells_type)
+
+    def csv_type(self) -> Any:
+        """How cells of a text file are read: levels as they are written, so that "01" stays "01"."""
+        return self.cell_type()
+
+    def cell_type(self) -> Any:
+        """The type of polars that holds its values and gaps."""
+        import polars as pl
+
+        return pl.Float64
+
+    # ------------------------------------------------------------------------ where it is proposed
+
+    def propose(self, seen: Look) -> tuple[Column, str]:  # noqa: ARG002  for kinds that round
+        """Itself with figures that one would print in a data dictionary, and where these are from."""
+        return self, AS_THEY_ARE
+
+    def unscaled(self) -> Column:
+        """The same as a run without privacy takes it: numbers as they are."""
+        return self
+
+    # ------------------------------------------------------------------------ its effect on a score
+
+    @property
+    def bounded(self) -> bool:
+        """Whether all its features have a public bound."""
+        return all(feature.bound is not None for feature in features_of(self))
+
+    def scaling(self) -> tuple[float, float]:
+        """Middle and unit of its first feature: value = middle + unit·entry."""
+        return 0.0, 1.0
+
+    def entry_ends(self) -> tuple[float, float]:
+        """Between which two numbers the entries of its first feature lie."""
+        return -1.0, 1.0
+
+    def bins(self) -> Bins | None:
+        """What bins of it must know; None: it has none."""
+        return None
+
+    def levels_of(self, group: int = 0) -> tuple[str, ...]:  # noqa: ARG002
+        """The levels that the features of a group stand for, in their order; none of a number."""
+        return ()
+
+    def covers(self, group: int) -> bool:  # noqa: ARG002
+        """Whether every value has one of the group's levels."""
+        return False
+
+    def part(self, group: int) -> str:  # noqa: ARG002
+        """The name of a group beside others of the column."""
+        return ""
+
+    def card(self, group: int) -> Mapping[str, Any]:  # noqa: ARG002
+        """How a scorecard tells a group's values apart (views/scorer.py); nothing: it cannot."""
+        return {}
+
+    def noun(self) -> str:
+        """What errors call it."""
+        return self.kind()
+
+    # ------------------------------------------------------------------------ its curve
+
+    @property
+    def monotone(self) -> Literal[-1, 1] | None:
+        """1: its curve never falls; -1: it never rises."""
+        return None
+
+    @property
+    def depth(self) -> int:
+        """Of its curve; 0: it has none."""
+        return 0
+
+    @property
+    def left_open(self) -> int:
+        """How deep a curve a method may make of it; 0: it may make none."""
+        return 0
+
+    def bent(self, depth: int) -> Column:  # noqa: ARG002
+        """The same with a curve of this depth, where it was left to the method."""
+        return self
+
+    def as_line(self) -> Column:
+        """The same without a curve."""
+        return self
+
+    def per_unit(self) -> float | None:
+        """What a coefficient of a line is multiplied with for one unit more; None: it is no line."""
+        return None
+
+    def drawn(self, x: Floats) -> Drawn | None:  # noqa: ARG002
+        """Its effect by the coefficients of its features; None: it is no number."""
+        return None
+
+
+@cache
+def kinds() -> dict[str, type[Column]]:
+    """Every kind, by its name in files: those among the public names that live in this folder."""
+    package = import_module("colonnade")
+    homes = [name for name, home in package.HOMES.items() if home.startswith("colonnade.data.schema.")]
+    found = [getattr(package, name) for name in homes]
+    return {kind.kind(): kind for kind in found if issubclass(kind, Column)}
+
+
+def features_of(column: Column) -> tuple[Feature, ...]:
+    return tuple(feature for group in column.groups() for feature in group)
+
+
+def spans_of(columns: Iterable[Column]) -> Iterator[tuple[Column, slice]]:
+    """Each column, and which places among the encoded columns it takes."""
+    start = 0
+    for column in columns:
+        stop = start + len(features_of(column))
+        yield column, slice(start, stop)
+        start = stop
+
+
+def flag(name: str) -> Feature:
+    """A feature of zeros and ones."""
+    return Feature(name, 1.0, nonnegative=True, binary=True)
+
+
+def indicator(name: str) -> Feature:
+    """The feature that says where a column has gaps."""
+    return flag(f"{name}=missing")
+
+
+def with_indicator(value: Feature, missing: object) -> tuple[Feature, ...]:
+    """A feature, and the one of its gaps if that was asked for."""
+    return (value, indicator(value.name)) if missing == "indicator" else (value,)
+
+
+# --- checks -------------------------------------------------------------------------------------------------
+
+
+def check_name(name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"a column is called {name!r}. Give it a name: text, not empty.")
+    check_text(name)
+
+
+def check_text(text: str) -> None:
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InvalidInput(f"{text!r} holds half a character (a lone surrogate). Write it in valid Unicode.")
+
+
+def number(what: str, value: object) -> float:
+    """A finite float, or an error that says what is wrong with the declared one."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidInput(f"{what} is {value!r}. Write a number.")
+    figure = cast("float", value)
+    if not -LARGEST <= figure <= LARGEST:  # also refuses nan
+        raise InvalidInput(f"{what} is {figure}. Write a number within ±{LARGEST:g}.")
+    return float(figure) + 0.0  # -0.0 becomes 0.0: equal schemas have equal digests
+
+
+def missing_number(name: str, value: object) -> Missing:
+    """What stands in for a gap of numbers."""
+    if value in ("refuse", "indicator"):
+        return cast("Missing", value)
+    if isinstance(value, str):
+        raise wrong(name, f'missing is {value!r}. Write "refuse", "indicator" or the number to use.')
+    return number(f"column {name!r}: missing", value)
