@@ -20,7 +20,7 @@ from scipy import sparse
 
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.problem.checks import Groups
-from colonnade.problem.losses import Loss
+from colonnade.problem.loss import Loss
 from colonnade.problem.sampling import Elementary, Independent, Nice, PerParty, Serial
 
 

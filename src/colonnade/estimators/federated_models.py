@@ -26,7 +26,7 @@ from colonnade.problem.weighted import ClassWeighted
 
 
 def _gives_odds(model: FederatedClassifier) -> bool:
-    if not isinstance(model.loss, Logistic | None):
+    if model.loss is not None and getattr(model.loss, "odds", None) is None:
         raise AttributeError("predict_proba needs loss=co.Logistic(); other losses give scores, not odds")
     return True
 
@@ -112,7 +112,7 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         loss = Logistic() if self.loss is None else self.loss
         if not getattr(loss, "classifies", False):
             raise InvalidInput(f"loss={self.loss!r} does not classify; give co.Logistic(), or co.FederatedRegressor.")
-        if self.class_weight is not None and self.epsilon is not None and not isinstance(loss, Logistic):
+        if self.class_weight is not None and self.epsilon is not None and loss.odds is None:
             raise InvalidInput("class_weight multiplies odds in a private fit, and co.Logistic() alone gives odds.")
         if isinstance(X, Federation):
             classes, federations, labels = self._of_federation(X, y)
@@ -197,8 +197,7 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
 
     def _links(self) -> list[Link]:
         """How each model's scores become log odds."""
-        logistic = [isinstance(fit.problem.loss, Logistic) for fit in self._fits]
-        return [fit.link if fit.link and odds else PLAIN for fit, odds in zip(self._fits, logistic, strict=True)]
+        return [fit.link if fit.link and fit.problem.loss.odds is not None else PLAIN for fit in self._fits]
 
     @property
     def coef_(self) -> Floats:

@@ -23,10 +23,10 @@ from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Privacy, Trust
 from colonnade.privacy.values import Released
-from colonnade.problem import Changing, Poisson, Problem, Topology
+from colonnade.problem import Changing, Problem, Topology
 from colonnade.problem.adjusted import Adjusted
 from colonnade.problem.faces import explain
-from colonnade.problem.losses import RowLoss
+from colonnade.problem.loss import RowLoss
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Program, ask_one, last, message
 
@@ -63,6 +63,7 @@ class MethodBase(ABC):
     SEALED: ClassVar[tuple[type, ...]] = ()  # messages that nobody but the coordinator may read
     DERIVATION: ClassVar[str | None] = None  # the proof of its price: a page, a heading; None: exact values leave
     SOLVES: ClassVar[tuple[type, ...]] = (Problem,)  # kinds of problem
+    LOSSES: ClassVar[tuple[type, ...]] = (object,)  # whose problems it solves; what it derives may hold of few
     SPLITS: ClassVar[tuple[str, ...]] = ("columns",)  # what parties may hold: "columns", "rows", or both
     SEVERAL_RESPONSES: ClassVar[bool] = False  # whether a row's label may be several numbers
     PROTECTS_COLUMNS: ClassVar[bool] = False  # whether its price also holds for the unit COLUMN
@@ -131,7 +132,7 @@ class MethodBase(ABC):
             raise InvalidInput(f"{self.TITLE} takes a constraint or a penalty, and both were given: {remedy}.")
         private = self.DERIVATION is not None
         exact = "co.SharingADMM(), co.GraphADMM() or co.DistributedFrankWolfe()"
-        if private and isinstance(getattr(job.problem, "loss", None), Poisson):
+        if private and getattr(getattr(job.problem, "loss", None), "counts", False):
             raise InvalidInput(
                 f"{self.TITLE} fits no Poisson likelihood: {NO_COUNTS}. Fit co.LeastSquares() to log(1 + count), or to "
                 f"the rate, with label_range=(low, high); or leave privacy out and use {exact}."

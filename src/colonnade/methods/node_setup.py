@@ -238,7 +238,8 @@ def _for_the_operator(block: Block, own: object) -> str:
 def known_values() -> dict[str, type]:
     """Every frozen value that may be part of a job, by its name: of `problem`, and what `methods` has in public."""
     package = import_module("colonnade")  # its table of public names; the package loads this file when it is asked to
-    public = [getattr(package, name) for name, home in package.HOMES.items() if home.startswith("colonnade.methods.")]
+    rooms = ("colonnade.methods.", "colonnade.problem.")
+    public = [getattr(package, name) for name, home in package.HOMES.items() if home.startswith(rooms)]
     named = [*(getattr(problem, name) for name in problem.__all__), *public, Privacy]
     return {kind.__name__: kind for kind in named if isinstance(kind, type) and is_dataclass(kind)}
 

@@ -1,7 +1,7 @@
 """The problem says what is solved: losses, penalties, constraint sets, graphs, as small frozen values.
 
 No data and no files: a value checks itself, evaluates itself and knows its certificate. Imports: `kernels`. Start with
-`problem/problem.py`, then `problem/losses.py`.
+`problem/problem.py`, then `problem/loss.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from colonnade.problem.boosting import AdaBoost
 from colonnade.problem.counts import Poisson
 from colonnade.problem.faces import explain
 from colonnade.problem.kernel import RBF, KernelSVM
-from colonnade.problem.losses import Absolute, Hinge, Huber, LeastSquares, Logistic, Loss, Quantile, SquaredHinge
+from colonnade.problem.loss import Loss
+from colonnade.problem.losses import Absolute, Hinge, Huber, LeastSquares, Logistic, Quantile, SquaredHinge
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge
 from colonnade.problem.problem import Problem, PublicLabels
 from colonnade.problem.sampling import Elementary, Independent, Nice, PerParty, Sampling, Serial

@@ -19,7 +19,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.problem.losses import RowLoss, minimise_smooth, smooth_intercept
+from colonnade.problem.loss import Loss, RowLoss
 
 
 def check_offset(values: Any) -> Floats:
@@ -52,7 +52,7 @@ def _numbers(values: Any, what: str) -> Floats:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Adjusted:
+class Adjusted(Loss):
     """(1/n) Σ cᵢ·φ(sᵢ + oᵢ, yᵢ), for the rows that offset o and weights w belong to; c = n·w/Σw."""
 
     loss: RowLoss
@@ -108,11 +108,11 @@ class Adjusted:
         self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
     ) -> float:
         if self.smooth:
-            return minimise_smooth(self, scores, direction, y, low, high)
+            return super().minimise_along(scores, direction, y, low, high)
         c = self.weight
         return self.loss.minimise_along(c * (scores + self.offset), c * direction, c * y, low, high)
 
     def best_intercept(self, scores: Floats, y: Floats) -> float:
         if self.smooth:
-            return smooth_intercept(self, scores, y)
+            return super().best_intercept(scores, y)
         return self.minimise_along(scores, np.ones_like(scores), y, -math.inf, math.inf)

@@ -19,6 +19,7 @@ from scipy.special import logsumexp, softmax
 
 from colonnade.kernels.arrays import Floats
 from colonnade.problem.checks import class_labels, positive, same_shape
+from colonnade.problem.loss import LossFacts
 from colonnade.problem.search import Along, Derivative, rising_zero
 from colonnade.problem.sets import Simplex
 
@@ -26,7 +27,7 @@ TEMPERATURE = "It is the margin at which a row's weight has fallen by e: small l
 
 
 @dataclass(frozen=True)
-class LogMeanExp:
+class LogMeanExp(LossFacts):
     """log( (1/n) Σ exp(−m/temperature) ): the exponential loss under a logarithm, so that rows compete for weight.
 
     It is no sum over rows, and no `Loss`: it has what Frank-Wolfe asks for, and no prox and no conjugate.

@@ -20,20 +20,25 @@ from scipy.special import logsumexp, wrightomega, xlogy
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.problem.checks import EDGE, count_labels, same_shape
-from colonnade.problem.losses import conjugate_of, each_of, mean_of, minimise_smooth, row_step
+from colonnade.problem.loss import RowLoss, conjugate_of, each_of, mean_of, row_step
 
 LARGEST_SCORE = 500.0  # a rate of 10²¹⁷: beyond it the rate stays there, so that sums over rows stay finite
 
 
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(RowLoss):
     """1/n Σ exp(s) − y·s, for counts or rates y ≥ 0."""
 
     smooth: ClassVar[bool] = True
     smoothness: ClassVar[float] = math.inf
-    classifies: ClassVar[bool] = False
-    check = staticmethod(count_labels)
-    minimise_along = minimise_smooth
+    counts: ClassVar[bool] = True
+    two_labels: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    sklearn: ClassVar[str] = "PoissonRegressor"
+    asks: ClassVar[str] = "How many events to expect by {label}"
+    words: ClassVar[str] = "It predicts how many events to expect: a step of a column multiplies that by a factor."
+
+    def check(self, y: Any) -> Floats:
+        return count_labels(y)
 
     @mean_of
     def value(self, scores: Floats, y: Floats) -> Floats:

@@ -20,7 +20,7 @@ from scipy import sparse
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.columns import csc_rmatvec, scatter_rows
 from colonnade.kernels.newton_model import EPSILON, back_within, newton_move
-from colonnade.problem.losses import LeastSquares, Loss
+from colonnade.problem.loss import Loss
 from colonnade.problem.sets import L1Ball, Simplex
 
 NEWTON_STEPS = 6
@@ -63,7 +63,7 @@ class Corrector:
             direction = atoms @ best + (move[-1] if self.intercept else 0.0)
             step = self.loss.minimise_along(scores, direction, self.y)
             u, scores, before = u + step * best[used], scores + step * direction, gap
-            if isinstance(self.loss, LeastSquares) or (step == 0.0 and fresh):  # the model is right; nothing is left
+            if self.loss.quadratic or (step == 0.0 and fresh):  # the model is right; nothing is left
                 break
         best[used] = back_within(u, self.constraint.radius, self._signed)
         return best

@@ -18,7 +18,8 @@ from scipy import sparse
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.problem.checks import positive
-from colonnade.problem.losses import Loss, SquaredHinge
+from colonnade.problem.loss import Loss
+from colonnade.problem.losses import SquaredHinge
 from colonnade.problem.sets import Simplex
 
 Kernel = Callable[[Any, Any], Any]

@@ -21,10 +21,9 @@ prox every row has a step of its own, cᵢ·h. adjusted.py makes such weights an
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit, xlog1py, xlogy
@@ -32,154 +31,22 @@ from scipy.special import expit, xlog1py, xlogy
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.kernels.prox import logistic_along, logistic_bends, logistic_prox, logistic_slopes
-from colonnade.problem.checks import EDGE, class_labels, positive, real_labels, same_shape
-from colonnade.problem.search import Along, Derivative, rising_zero, unbounded_zero
-
-
-@runtime_checkable
-class Loss(Protocol):
-    """What every loss can say about itself."""
-
-    @property
-    def smooth(self) -> bool:
-        """Whether the slope is continuous."""
-        ...
-
-    @property
-    def smoothness(self) -> float:
-        """Lipschitz constant of one row's derivative, before the 1/n; inf when not smooth."""
-        ...
-
-    @property
-    def classifies(self) -> bool:
-        """Whether labels are −1 and +1."""
-        ...
-
-    def check(self, y: Any) -> Floats:
-        """Labels as float64, or InvalidInput that says what is wrong with them."""
-        ...
-
-    def value(self, scores: Floats, y: Floats) -> float: ...
-
-    def slope(self, scores: Floats, y: Floats) -> Floats:
-        """Gradient in the scores; a subgradient where the loss has a kink."""
-        ...
-
-    def curvature(self, scores: Floats, y: Floats) -> Floats:
-        """Second derivative in each score; one of its limits where it jumps."""
-        ...
-
-    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
-        """argmin_s value(s, y) + ‖s − v‖²/(2·step)."""
-        ...
-
-    def conjugate(self, u: Floats, y: Floats) -> float:
-        """sup_s <u, s> − value(s, y); inf outside its domain."""
-        ...
-
-    def link(self, scores: Floats) -> Floats:
-        """What the model predicts at these scores."""
-        ...
-
-    def minimise_along(
-        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
-    ) -> float:
-        """The t in [low, high] that minimises value(scores + t·direction, y)."""
-        ...
-
-    def best_intercept(self, scores: Floats, y: Floats) -> float:
-        """The b that minimises value(scores + b, y)."""
-        ...
-
-
-class RowLoss(Loss, Protocol):
-    """A loss that is a sum over rows, each of which may count more or less than the others."""
-
-    def value(self, scores: Floats, y: Floats, weight: Floats | None = None) -> float: ...
-
-    def prox(self, v: Floats, y: Floats, step: float | Floats) -> Floats:
-        """With an array, every row has a step of its own."""
-        ...
-
-    def conjugate(self, u: Floats, y: Floats, weight: Floats | None = None) -> float: ...
-
-
-def minimise_smooth(
-    loss: Loss, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
-) -> float:
-    """`minimise_along` of a loss with slope and curvature."""
-    return rising_zero(_line(loss, scores, direction, y), low, high)
-
-
-def smooth_intercept(loss: Loss, scores: Floats, y: Floats) -> float:
-    """`best_intercept` of a loss with slope and curvature."""
-    same_shape(scores, y)
-    if loss.classifies:
-        check_both_classes(y)
-    return unbounded_zero(_line(loss, scores, np.ones_like(scores), y))
-
-
-def check_both_classes(y: Floats) -> None:
-    if np.all(y == y.flat[0]):
-        raise InvalidInput(f"all {y.size} labels are the same class: add rows of the other class for an intercept.")
-
-
-def _unchanged(loss: Loss, scores: Floats) -> Floats:  # noqa: ARG001  # a method of every regression
-    return scores
-
-
-def _sign(loss: Loss, scores: Floats) -> Floats:  # noqa: ARG001  # a method of every loss of margins
-    return np.where(scores >= 0.0, 1.0, -1.0)
-
+from colonnade.problem.checks import positive, same_shape
+from colonnade.problem.link import PLAIN, Link
+from colonnade.problem.loss import RowLoss, check_both_classes, conjugate_of, each_of, mean_of, row_step, within
+from colonnade.problem.search import Along, Derivative
 
 Pulls = tuple[Floats, Floats]  # of each row: how steeply the loss falls below its label, and rises above it
-Rows = Callable[[Any, Floats, Floats], Floats]  # (loss, scores, y) → one number a row
-DualRows = Callable[[Any, Floats, Floats], Floats | None]  # (loss, w, y) → φ* of every row; None outside its domain
-
-
-def mean_of(rows: Rows) -> Callable[..., float]:
-    """(1/n) Σ over rows, each as often as its weight says."""
-
-    def mean(loss: Any, scores: Floats, y: Floats, weight: Floats | None = None) -> float:
-        n = same_shape(scores, y)
-        each = rows(loss, scores, y)
-        return float(np.sum(each if weight is None else weight * each)) / n
-
-    return mean
-
-
-def each_of(rows: Rows) -> Rows:
-    """(1/n) times each row: a derivative of the mean."""
-
-    def each(loss: Any, scores: Floats, y: Floats) -> Floats:
-        n = same_shape(scores, y)
-        return rows(loss, scores, y) / n
-
-    return each
-
-
-def conjugate_of(rows: DualRows) -> Callable[..., float]:
-    """The conjugate of the mean, from that of a row: (1/n) Σ c·φ*(n·u/c)."""
-
-    def conjugate(loss: Any, u: Floats, y: Floats, weight: Floats | None = None) -> float:
-        n = same_shape(u, y)
-        each = rows(loss, n * u if weight is None else n * u / weight, y)
-        if each is None:
-            return math.inf
-        return float(np.sum(each if weight is None else weight * each)) / n
-
-    return conjugate
 
 
 @dataclass(frozen=True)
-class LeastSquares:
+class LeastSquares(RowLoss):
     """1/(2n) Σ r²."""
 
     smooth: ClassVar[bool] = True
     smoothness: ClassVar[float] = 1.0
-    classifies: ClassVar[bool] = False
-    check = staticmethod(real_labels)
-    link = _unchanged
+    quadratic: ClassVar[bool] = True
+    words: ClassVar[str] = "It predicts a number, and a miss counts by its square."
 
     @mean_of
     def value(self, scores: Floats, y: Floats) -> Floats:
@@ -217,17 +84,22 @@ class LeastSquares:
         same_shape(scores, y)
         return float(np.mean(y - scores))
 
+    def as_square(self, share: float) -> tuple[float, float]:  # noqa: ARG002
+        return 1.0, 1.0
+
+    def steepest(self, score: float, residual: float) -> float:  # noqa: ARG002
+        return residual
+
 
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(RowLoss):
     """1/n Σ log(1 + exp(−m))."""
 
     smooth: ClassVar[bool] = True
     smoothness: ClassVar[float] = 0.25
     classifies: ClassVar[bool] = True
-    check = staticmethod(class_labels)
-    minimise_along = minimise_smooth
-    best_intercept = smooth_intercept
+    odds: ClassVar[Link | None] = PLAIN
+    words: ClassVar[str] = "It predicts the chance of a class."
 
     @mean_of
     def value(self, scores: Floats, y: Floats) -> Floats:
@@ -250,24 +122,39 @@ class Logistic:
 
     @conjugate_of
     def conjugate(self, w: Floats, y: Floats) -> Floats | None:
-        p = _within(-w * y, 0.0, 1.0)
+        p = within(-w * y, 0.0, 1.0)
         return None if p is None else xlogy(p, p) + xlog1py(1.0 - p, -p)
 
     def link(self, scores: Floats) -> Floats:
         probability: Floats = expit(scores)
         return probability
 
+    def along(self, scores: Floats, direction: Floats, y: Floats) -> Along:
+        """By a kernel that goes over the rows once."""
+        n = same_shape(direction, y)
+
+        def fused(t: float) -> Derivative:
+            slope, curvature, size = logistic_along(scores, direction, y, t)
+            # one running sum: its rounding grows like the root of its length
+            return Derivative(slope / n, curvature / n, np.finfo(np.float64).eps * n**0.5 * size / n)
+
+        return fused
+
+    def as_square(self, share: float) -> tuple[float, float]:
+        return share * (1.0 - share), 0.5
+
+    def steepest(self, score: float, residual: float) -> float:  # noqa: ARG002
+        return float(expit(score)) * (1.0 + 2.0**-40)  # over the rounding of the scores
+
 
 @dataclass(frozen=True)
-class SquaredHinge:
+class SquaredHinge(RowLoss):
     """1/(2n) Σ max(0, 1 − m)²."""
 
     smooth: ClassVar[bool] = True
     smoothness: ClassVar[float] = 1.0
     classifies: ClassVar[bool] = True
-    check = staticmethod(class_labels)
-    minimise_along = minimise_smooth
-    best_intercept = smooth_intercept
+    words: ClassVar[str] = "It tells two classes apart with a margin, and a miss counts by its square."
 
     @mean_of
     def value(self, scores: Floats, y: Floats) -> Floats:
@@ -287,24 +174,26 @@ class SquaredHinge:
 
     @conjugate_of
     def conjugate(self, w: Floats, y: Floats) -> Floats | None:
-        p = _within(-w * y, 0.0, math.inf)
+        p = within(-w * y, 0.0, math.inf)
         return None if p is None else 0.5 * np.square(p) - p
 
-    link = _sign
+    def as_square(self, share: float) -> tuple[float, float]:  # noqa: ARG002
+        return 1.0, 1.0  # without its hinge
+
+    def steepest(self, score: float, residual: float) -> float:  # noqa: ARG002
+        return 1.0 + score
 
 
 @dataclass(frozen=True)
-class Huber:
+class Huber(RowLoss):
     """1/n Σ ½ r² where |r| ≤ delta, delta·|r| − ½ delta² beyond: one wild label pulls with at most delta."""
 
     delta: float
     smooth: ClassVar[bool] = True
     smoothness: ClassVar[float] = 1.0
-    classifies: ClassVar[bool] = False
-    check = staticmethod(real_labels)
-    link = _unchanged
-    minimise_along = minimise_smooth
-    best_intercept = smooth_intercept
+    words: ClassVar[str] = (
+        "It predicts a number; small misses count by their square, large ones by their size: outliers weigh less."
+    )
 
     def __post_init__(self) -> None:
         advice = "It is the residual beyond which a row counts as an outlier, in units of y."
@@ -331,18 +220,15 @@ class Huber:
 
     @conjugate_of
     def conjugate(self, w: Floats, y: Floats) -> Floats | None:
-        inside = _within(w, -self.delta, self.delta)
+        inside = within(w, -self.delta, self.delta)
         return None if inside is None else inside * y + 0.5 * np.square(inside)
 
 
-class _Kinked(ABC):
+class _Kinked(RowLoss):
     """1/n Σ below·(y − s) where the score is below the label, above·(s − y) where it is above."""
 
     smooth: ClassVar[bool] = False
     smoothness: ClassVar[float] = math.inf
-    classifies: ClassVar[bool] = False
-    check = staticmethod(real_labels)
-    link = _unchanged
 
     @abstractmethod
     def _pulls(self, y: Floats) -> Pulls:
@@ -370,7 +256,7 @@ class _Kinked(ABC):
     @conjugate_of
     def conjugate(self, w: Floats, y: Floats) -> Floats | None:
         below, above = self._pulls(y)
-        inside = _within(w, -below, above)
+        inside = within(w, -below, above)
         return None if inside is None else inside * y
 
     def minimise_along(
@@ -388,6 +274,8 @@ class _Kinked(ABC):
 class Absolute(_Kinked):
     """1/n Σ |r|: fits the median."""
 
+    words: ClassVar[str] = "It predicts a number, the middle of what is likely: a miss counts by its size."
+
     def _pulls(self, y: Floats) -> Pulls:
         return np.ones_like(y), np.ones_like(y)
 
@@ -397,8 +285,7 @@ class Hinge(_Kinked):
     """1/n Σ max(0, 1 − m): a row of class +1 pulls while it scores below 1, one of class −1 while above −1."""
 
     classifies: ClassVar[bool] = True
-    check = staticmethod(class_labels)
-    link = _sign
+    words: ClassVar[str] = "It tells two classes apart with a margin, and a miss counts by its size."
 
     def _pulls(self, y: Floats) -> Pulls:
         return np.where(y > 0.0, 1.0, 0.0), np.where(y < 0.0, 1.0, 0.0)
@@ -409,6 +296,7 @@ class Quantile(_Kinked):
     """1/n Σ q·(y − s) where the score is below the label, (1 − q)·(s − y) above: fits the q-quantile."""
 
     q: float
+    words: ClassVar[str] = "It predicts a number that a given share of the labels lies below."
 
     def __post_init__(self) -> None:
         q = positive("q", self.q, "It is the quantile to fit, between 0 and 1: 0.5 is the median.")
@@ -420,54 +308,9 @@ class Quantile(_Kinked):
         return np.full_like(y, self.q), np.full_like(y, 1.0 - self.q)
 
 
-def row_step(v: Floats, y: Floats, step: float | Floats) -> float | Floats:
-    """h: the step of one row, or of each, whose loss enters the sum with weight 1/n."""
-    advice = "It weighs staying near v against lowering the loss."
-    n = same_shape(v, y)
-    if not isinstance(step, np.ndarray):
-        return positive("step", step, advice) / n
-    if step.shape != y.shape or not (np.isfinite(step).all() and step.min() > 0.0):
-        raise InvalidInput(
-            f"steps of {step.size} rows were given for {n}, or one is no finite number above 0. {advice}"
-        )
-    return step / n
-
-
-def _within(w: Floats, low: float | Floats, high: float | Floats) -> Floats | None:
-    """w on [low, high] when it lies there up to rounding, else None."""
-    room = EDGE * (high - low) if np.all(np.isfinite(high)) else 0.0
-    if np.any(w < low - room) or np.any(w > high + room) or np.any(np.isnan(w)):
-        return None
-    return np.clip(w, low, high)
-
-
 def _check_order(low: float, high: float) -> None:
     if not low <= high:
         raise InvalidInput(f"cannot search from low={low} to high={high}: give low <= high.")
-
-
-def _line(loss: Loss, scores: Floats, direction: Floats, y: Floats) -> Along:
-    """The derivative of t → value(scores + t·direction, y)."""
-    same_shape(direction, y)
-
-    if isinstance(loss, Logistic):
-        n = y.size
-
-        def fused(t: float) -> Derivative:
-            slope, curvature, size = logistic_along(scores, direction, y, t)
-            # one running sum: its rounding grows like the root of its length
-            return Derivative(slope / n, curvature / n, np.finfo(np.float64).eps * n**0.5 * size / n)
-
-        return fused
-
-    def along(t: float) -> Derivative:
-        moved = scores + t * direction
-        terms = direction * loss.slope(moved, y)
-        curvature = float(np.sum(np.square(direction) * loss.curvature(moved, y)))
-        rounding = 2.0 * np.finfo(np.float64).eps * float(np.sum(np.abs(terms)))
-        return Derivative(float(np.sum(terms)), curvature, rounding)
-
-    return along
 
 
 def _kink_minimum(scores: Floats, direction: Floats, y: Floats, pulls: Pulls, low: float, high: float) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.problem.losses import Loss
+from colonnade.problem.loss import Loss
 from colonnade.problem.penalties import Penalty
 from colonnade.problem.sets import Set
 

@@ -17,19 +17,17 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.problem.checks import positive as above_zero
-from colonnade.problem.losses import Loss, RowLoss, minimise_smooth, smooth_intercept
+from colonnade.problem.loss import Loss, RowLoss
 
 
 @dataclass(frozen=True)
-class ClassWeighted:
+class ClassWeighted(RowLoss):
     """1/n Σ w(y)·φ for a loss φ of two classes."""
 
     loss: RowLoss
     negative: float
     positive: float
     classifies: ClassVar[bool] = True
-    minimise_along = minimise_smooth
-    best_intercept = smooth_intercept
 
     def __post_init__(self) -> None:
         if not (isinstance(self.loss, Loss) and self.loss.classifies and self.loss.smooth):

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from colonnade.data.classes import as_named, called, count_strange, signs_of
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.problem import Logistic
 from colonnade.runs.new_rows import shifted_scores
 from colonnade.views.quality import BASES, Evaluation
 
@@ -86,7 +85,7 @@ def _of_classes(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str)
     }
     groups: tuple[tuple[float, float, int], ...] = ()
     remark = "Scores of this loss are no probabilities, so there is no calibration."
-    if fit.link is not None or isinstance(fit.problem.loss, Logistic):
+    if fit.link is not None or fit.problem.loss.odds is not None:
         chances = fit.predict_proba(data)
         guessed = f"of the probabilities; guessing the base rate has {_entropy(positive):.4g}"
         figures["log loss"] = (*_log_loss(np.where(positive, chances, 1.0 - chances)), guessed)

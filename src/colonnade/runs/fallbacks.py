@@ -20,8 +20,6 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.network.party_data import basis_path
 from colonnade.network.score_order import Fallback, Order
-from colonnade.problem import Logistic
-from colonnade.problem.link import PLAIN
 from colonnade.runs.fit_file import to_plain
 from colonnade.runs.result import Fit
 
@@ -44,8 +42,8 @@ def fallback(fit: Fit, absent: Sequence[str]) -> Fallback:
 
 def link_of(fit: Fit) -> tuple[float, ...]:
     """From scores to probabilities, where the fit knows any."""
-    known = says_classes(fit) and (fit.link is not None or isinstance(fit.problem.loss, Logistic))
-    return tuple(map(float, fit.link or PLAIN)) if known else ()
+    link = fit.link or fit.problem.loss.odds
+    return tuple(map(float, link)) if link is not None and says_classes(fit) else ()
 
 
 def says_classes(fit: Fit) -> bool:

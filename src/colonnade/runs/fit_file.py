@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +25,7 @@ from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.fields import LARGEST_WHOLE, Count, Finite, Length, Number, Table, Wrong, must, read, within
 from colonnade.kernels.arrays import Floats
+from colonnade.methods.node_setup import known_values
 from colonnade.model.answer import Status
 from colonnade.model.coefficients import CoefficientPath, Coefficients
 from colonnade.model.facts import FitFacts, RunFacts
@@ -36,9 +38,6 @@ from colonnade.runs.release_file import DAMAGED, FIT, FIT_FORMAT, StatementTable
 from colonnade.runtime.wire import Communication
 
 _DENSE = 256  # numbers that a byte of the file may stand for: coefficients are written sparse
-# Graphs are no part of a problem, and a small file could ask for a large one.
-_PARTS = {name: getattr(problems, name) for name in problems.__all__ if name not in ("Topology", "Changing")}
-_VALUES: dict[str, Any] = {name: value for name, value in _PARTS.items() if is_dataclass(value)}
 
 
 # ------------------------------------------------------------------------------------------------ writing and reading
@@ -171,9 +170,16 @@ def _value(value: Any) -> Any:
     return [_value(item) for item in value] if isinstance(value, tuple) else value
 
 
+@cache
+def _known() -> dict[str, Any]:
+    """What a saved problem is made of. Graphs are no part of one, and a small file could ask for a large one."""
+    parts = {name: kind for name, kind in known_values().items() if kind.__module__.startswith("colonnade.problem.")}
+    return {name: kind for name, kind in parts.items() if name not in ("Topology", "Changing")}
+
+
 def _from_value(raw: Any) -> Any:
     if isinstance(raw, dict):
-        return _VALUES[raw["type"]](**{name: _from_value(item) for name, item in raw.items() if name != "type"})
+        return _known()[raw["type"]](**{name: _from_value(item) for name, item in raw.items() if name != "type"})
     return tuple(_from_value(item) for item in raw) if isinstance(raw, list) else raw
 
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from colonnade.data.classes import called
 from colonnade.errors import InvalidInput, StoreError
-from colonnade.problem import Logistic, Poisson
 from colonnade.problem.link import PLAIN
 from colonnade.runs.effects import Effect, effects_of
 
@@ -185,13 +184,13 @@ def _text_filler(gap: Any, stands: str) -> Any:
 
 
 def _last(fit: Fit) -> Any:
-    from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
+    from sklearn import linear_model
 
     if not fit.problem.loss.classifies:
-        return PoissonRegressor() if isinstance(fit.problem.loss, Poisson) else LinearRegression()
-    if fit.link is None and not isinstance(fit.problem.loss, Logistic):
+        return getattr(linear_model, fit.problem.loss.sklearn)()
+    if fit.link is None and fit.problem.loss.odds is None:
         raise InvalidInput(f"scores of {type(fit.problem.loss).__name__} are no log-odds; fit with co.Logistic().")
-    return LogisticRegression()
+    return linear_model.LogisticRegression()
 
 
 def _set_figures(model: Any, plan: _Plan) -> None:

@@ -30,7 +30,7 @@ from colonnade.privacy.events import HIDDEN, MASKED, SCORES, Audience, Charge, r
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.statement import Privacy, large_delta, remarks_on
 from colonnade.privacy.store import MemoryLog
-from colonnade.problem import Poisson
+from colonnade.problem.loss import LossFacts
 from colonnade.runs.call import CheckedCall, call_fingerprint, check_store, checked_call, notices, ordered_call
 from colonnade.runs.fit import fit
 from colonnade.runtime.run_store import RunStore, check_folder
@@ -230,7 +230,8 @@ def _bytes_of_made_up(federation: Federation, problem: Any, method: Any, privacy
         cells = (rng.random((rows, party.block.columns)) < 0.5).astype(np.float64)
         block = Block(cells, party.block.positions, unit=party.block.unit)
         parties[name] = replace(party, block=block, policy=OPEN)
-    y = np.where(np.arange(rows) % 2, 1.0, 0.0 if isinstance(getattr(problem, "loss", None), Poisson) else -1.0)
+    low, high = getattr(problem, "loss", LossFacts).two_labels
+    y = np.where(np.arange(rows) % 2, high, low)
     numbers = {"offset": np.zeros(rows), "weight": np.ones(rows)}
     beside = Beside(federation.beside.columns, {what: numbers[what] for what in federation.beside.columns})
     same = Alignment(dict.fromkeys(parties, rows), rows)

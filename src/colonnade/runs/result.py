@@ -19,7 +19,7 @@ from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.model.facts import FitFacts
 from colonnade.privacy.block import Block
-from colonnade.problem import KernelSVM, Logistic
+from colonnade.problem import KernelSVM
 from colonnade.problem.kernel import Support
 from colonnade.problem.link import PLAIN, class_share
 from colonnade.runs.fit_file import read_fit, write_fit
@@ -185,7 +185,7 @@ class Fit(FitFacts):
         release = self.release
         if not loss.classifies:
             return 1.0
-        if not isinstance(loss, Logistic):
+        if loss.odds is None:
             return 2.0  # least squares on labels -1 and 1
         share = (1.0 + float(release.matrix[-2, -1]) / release.rows) / 2.0 if self.problem.intercept else 0.5
         share = class_share(share, float(release.noise[-2, -1]) / release.rows / 2.0)
@@ -325,9 +325,10 @@ class Fit(FitFacts):
         """
         if not self.problem.loss.classifies:
             raise InvalidInput(f"{type(self.problem.loss).__name__} predicts values, not classes; use fit.predict.")
-        if self.link is None and not isinstance(self.problem.loss, Logistic):
+        link = self.link or self.problem.loss.odds
+        if link is None:
             raise InvalidInput(f"scores of {type(self.problem.loss).__name__} are no probabilities; use fit.scores.")
-        return (self.link or PLAIN)(shifted_scores(self, data, without))
+        return link(shifted_scores(self, data, without))
 
     def predict(self, data: Any, without: Sequence[str] = ()) -> NDArray[Any]:
         """The labels' own values where the loss classifies (`classes`), numbers otherwise.

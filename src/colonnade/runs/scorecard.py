@@ -29,8 +29,7 @@ import numpy as np
 from colonnade.data.schema.cells import as_frame
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.kernels.arrays import Floats, Integers
-from colonnade.problem import Logistic
-from colonnade.problem.link import PLAIN, Link
+from colonnade.problem.link import Link
 from colonnade.runs import card_figures
 from colonnade.runs.bins import bounds_of, holds_whole, in_order, in_whole_numbers, ranges
 from colonnade.runs.effects import Effect, effects_of, is_number
@@ -312,7 +311,8 @@ def make_scorecard(
 def _check(fit: Fit, points: float, odds: float, double: float, good: int) -> Link:
     if fit.by_rows or fit.model is not None or not fit.problem.loss.classifies:
         raise InvalidInput("a scorecard is made of a linear model of two classes: fit with co.Logistic().")
-    if fit.link is None and not isinstance(fit.problem.loss, Logistic):
+    link = fit.link or fit.problem.loss.odds
+    if link is None:
         raise InvalidInput(f"scores of {type(fit.problem.loss).__name__} are no log-odds; fit with co.Logistic().")
     scale: tuple[Any, ...] = (points, odds, double)
     if not all(isinstance(one, Real) and math.isfinite(one) for one in scale) or min(odds, double) <= 0.0:
@@ -320,7 +320,6 @@ def _check(fit: Fit, points: float, odds: float, double: float, good: int) -> Li
         raise InvalidInput(f"{asked}: give finite numbers, the last two above 0.")
     if good not in (-1, 1):
         raise InvalidInput(f"good={good!r}: say which label counts as good, -1 (0 in the data) or 1.")
-    link = fit.link or PLAIN
     if link.slope <= 0.0:
         what = "the noise hides what scores say of the labels, so that every row has the same odds"
         raise InvalidInput(f"{what}, and there are no points to give. Use more rows or a larger epsilon.")

@@ -229,15 +229,7 @@ def message_words(name: str) -> str:
 
 
 LETTERS = {"a": "weight", "l1": "weight of the L1 norm", "l2": "weight of the squares", "q": "share"}
-MEANINGS = {
-    "LeastSquares": "It predicts a number, and a miss counts by its square.",
-    "Logistic": "It predicts the chance of a class.",
-    "SquaredHinge": "It tells two classes apart with a margin, and a miss counts by its square.",
-    "Hinge": "It tells two classes apart with a margin, and a miss counts by its size.",
-    "Huber": "It predicts a number; small misses count by their square, large ones by their size: outliers weigh less.",
-    "Absolute": "It predicts a number, the middle of what is likely: a miss counts by its size.",
-    "Quantile": "It predicts a number that a given share of the labels lies below.",
-    "Poisson": "It predicts how many events to expect: a step of a column multiplies that by a factor.",
+MEANINGS = {  # of sets and penalties
     "L1Ball": "The bound on the sum of sizes leaves few columns in use.",
     "L2Ball": "The bound on the length keeps all coefficients small and drops none.",
     "Box": "Every coefficient lies in a fixed range.",
@@ -254,8 +246,8 @@ MEANINGS = {
 
 def plain_words(problem: Problem) -> str:
     """What loss, set and penalty mean for the model, for a reader who knows none of the names."""
-    parts = (problem.loss, problem.constraint, problem.penalty)
-    return " ".join(MEANINGS[name] for part in parts if (name := type(part).__name__) in MEANINGS)
+    terms = [MEANINGS.get(type(term).__name__, "") for term in (problem.constraint, problem.penalty)]
+    return " ".join(filter(None, [problem.loss.words, *terms]))
 
 
 def problem_sentence(problem: Problem) -> str:

@@ -90,15 +90,13 @@ def question_of(fit: FitFacts, known: RunFacts) -> str:
     parties = [party for party in parties_of(fit) if party in fit.features]
     whose = f"as {fit.label} records it,"
     label = f"“{known.asked}”" if known.asked else "the label"
-    match type(fit.problem.loss).__name__, fit.classes:
-        case "Poisson", _:
-            what = f"How many events to expect by {label}, {whose}"
-        case _, (negative, positive) if fit.problem.loss.classifies:
-            what = f"Whether {label}, {whose} is “{positive}” rather than “{negative}”,"
-        case _ if fit.problem.loss.classifies:
-            what = f"Whether {label} is so or not, {whose}"
-        case _:
-            what = f"Which number {label} is, {whose}"
+    if not fit.problem.loss.classifies:
+        what = f"{fit.problem.loss.asks.format(label=label)}, {whose}"
+    elif fit.classes is None:
+        what = f"Whether {label} is so or not, {whose}"
+    else:
+        negative, positive = fit.classes
+        what = f"Whether {label}, {whose} is “{positive}” rather than “{negative}”,"
     held = "rows" if fit.by_rows else "columns"
     over = "" if known.rows is None else f", over {html.count_noun(known.rows, 'row')}"
     common = " in common" * (known.rows is not None and len(parties) > 1 and not fit.by_rows)

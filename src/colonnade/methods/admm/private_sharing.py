@@ -190,6 +190,7 @@ class PrivateSharingADMM(Method):
     PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     PROTECTS_COLUMNS: ClassVar[bool] = True
+    LOSSES: ClassVar[tuple[type, ...]] = (LeastSquares, Logistic)
     DERIVATION: ClassVar[str | None] = "docs/understand/privacy/admm.md, private sharing ADMM"
 
     def __post_init__(self) -> None:
@@ -202,7 +203,7 @@ class PrivateSharingADMM(Method):
 
     def check(self, job: Job) -> None:
         self.check_trust(job)
-        if not isinstance(job.problem.loss, LeastSquares | Logistic) or not isinstance(job.problem.penalty, Ridge):
+        if not isinstance(job.problem.loss, self.LOSSES) or not isinstance(job.problem.penalty, Ridge):
             why = "its calibration needs the ridge's curvature, and a loss that takes noisy labels"
             raise InvalidInput(f"{self.TITLE} solves LeastSquares() or Logistic() with penalty=co.Ridge(a): {why}.")
         check_sensible(ridge=job.problem.penalty.a)
@@ -354,7 +355,7 @@ def _norms(job: Job, columns: bool) -> dict[str, float]:
 
 def noisy_prox(job: Job, y: Floats, step: float, v: Floats) -> Floats:
     """The prox of the loss at v, for labels that are any real numbers."""
-    if isinstance(job.problem.loss, LeastSquares):
+    if not job.problem.loss.classifies:
         return job.problem.loss.prox(v, y, step)
     # log(1 + exp(−y·s)) = log(2cosh(s/2)) − y·s/2 for y = ±1, and the right side is linear in y: another label moves
     # the point at which the prox is taken, and noise of mean 0 leaves the mean of the loss as it is.
@@ -365,7 +366,7 @@ def noisy_prox(job: Job, y: Floats, step: float, v: Floats) -> Floats:
 def level(job: Job, y: Floats) -> float:
     """The best intercept where all other scores are zero, from noisy labels."""
     mean = float(np.mean(y))
-    if isinstance(job.problem.loss, LeastSquares):
+    if not job.problem.loss.classifies:
         return mean
     share = min(max(mean, -SHARE), SHARE)
     return math.log((1.0 + share) / (1.0 - share))

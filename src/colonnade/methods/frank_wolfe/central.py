@@ -68,7 +68,7 @@ def party(job: Job, block: Block, gate: Gate, rounds: int) -> Program[Own]:
     request = yield from receive(COORDINATOR, Choose | Finish)
     t = 0
     while not isinstance(request, Finish):
-        if isinstance(job.problem.loss, Logistic):
+        if job.problem.loss.classifies:
             pull = -y * expit(-y * block.scores(x))
             reach = float(expit(bound * float(np.abs(x).sum())))
         else:
@@ -106,6 +106,7 @@ class CentralFrankWolfe(Method):
 
     rounds: int | None = None
     TITLE: ClassVar[str] = "central private Frank-Wolfe"
+    LOSSES: ClassVar[tuple[type, ...]] = (LeastSquares, Logistic)
     PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = "docs/understand/privacy/frank-wolfe.md, central Frank-Wolfe"
@@ -120,7 +121,7 @@ class CentralFrankWolfe(Method):
         if len(job.roster.with_columns) != 1 or job.roster.with_columns[0] != job.roster.label:
             advice = "Federation.split(X, y, parties={'holder': slice(None)}, label='holder')"
             raise InvalidInput(f"{self.TITLE} needs one party with all columns and the labels: {advice}.")
-        if not isinstance(job.problem.loss, LeastSquares | Logistic) or job.problem.intercept:
+        if not isinstance(job.problem.loss, self.LOSSES) or job.problem.intercept:
             raise InvalidInput(f"{self.TITLE} solves LeastSquares() and Logistic() without an intercept.")
 
     def price(self, job: Job) -> Mapping[str, Plan]:

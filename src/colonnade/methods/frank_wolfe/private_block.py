@@ -299,6 +299,7 @@ class PrivateBlockFrankWolfe(Method):
     label_share: float = 0.3
     labels: PublicLabels | None = None
     TITLE: ClassVar[str] = "private block Frank-Wolfe"
+    LOSSES: ClassVar[tuple[type, ...]] = (LeastSquares, Logistic, SquaredHinge)
     PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = "docs/understand/privacy/frank-wolfe.md, private block Frank-Wolfe"
@@ -322,7 +323,7 @@ class PrivateBlockFrankWolfe(Method):
     def check(self, job: Job) -> None:
         n = job.roster.rows
         loss = job.problem.loss
-        if not isinstance(loss, LeastSquares | Logistic | SquaredHinge):
+        if not isinstance(loss, self.LOSSES):
             raise InvalidInput(f"{self.TITLE} knows LeastSquares, Logistic and SquaredHinge, not {loss!r}.")
         self.check_trust(job)
         self.spend(job)

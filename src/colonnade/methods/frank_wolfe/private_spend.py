@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import expit
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
@@ -19,7 +18,7 @@ from colonnade.methods.method import chosen_by_noise
 from colonnade.model.job import Job
 from colonnade.privacy.block import check_sensible, sum_slack
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Plan, Scope
-from colonnade.problem import L1Ball, LeastSquares, Logistic
+from colonnade.problem import L1Ball
 from colonnade.runtime.program import COORDINATOR
 
 PRODUCT = 0.5  # τ·max|y|: how much of a column's release goes to its product with the labels
@@ -60,9 +59,7 @@ class Spend:
     def reach(self, t: int, job: Job) -> float:
         """A bound of one row's slope in round t: ‖x‖₁ ≤ radius·(1 − 2/((t + 1)(t + 2))) by then, for all picks."""
         norm = self.bound * ball_of(job).radius * (1.0 - 2.0 / ((t + 1) * (t + 2)))
-        if isinstance(job.problem.loss, Logistic):
-            return float(expit(norm)) * (1.0 + 2.0**-40)  # over the rounding of the scores
-        return self.label_bound if isinstance(job.problem.loss, LeastSquares) else 1.0 + norm
+        return job.problem.loss.steepest(norm, self.label_bound)
 
     def clip(self, slope: Floats, t: int, job: Job) -> Floats:
         return np.clip(slope, -self.reach(t, job), self.reach(t, job))

@@ -283,6 +283,7 @@ class GraphGram(GramSettings, GraphMethod):
     topology: Topology | Changing | None = None
 
     TITLE: ClassVar[str] = "private Gram on a graph"
+    LOSSES: ClassVar[tuple[type, ...]] = PrivateGram.LOSSES
     PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = {None: Passed}
     KEEPS_MONOTONE: ClassVar[bool] = True

@@ -292,6 +292,7 @@ class PrivateGram(GramSettings, Method):
     topology: Topology | None = None
 
     TITLE: ClassVar[str] = "private Gram"
+    LOSSES: ClassVar[tuple[type, ...]] = (LeastSquares, Logistic)
     PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     SEALED: ClassVar[tuple[type, ...]] = (Masked, Diagonal, Parts)
@@ -329,12 +330,12 @@ class PrivateGram(GramSettings, Method):
                 f"{' or '.join(repr(str(trust)) for trust in TRUSTS[self.cross])}, and privacy= "
                 f"asks for trust={str(job.privacy.trust)!r}. Take cross={fitting}, or another trust model."
             )
-        if not isinstance(job.problem.loss, LeastSquares | Logistic):
+        if not isinstance(job.problem.loss, self.LOSSES):
             raise InvalidInput(
                 f"{self.TITLE} solves LeastSquares() and, through it, Logistic(); got {job.problem.loss!r}."
             )
         check_term(job.problem.penalty if job.problem.constraint is None else job.problem.constraint)
-        if isinstance(job.problem.loss, LeastSquares) and job.privacy is not None and job.privacy.label_reach is None:
+        if not job.problem.loss.classifies and job.privacy is not None and job.privacy.label_reach is None:
             raise InvalidInput(
                 "least squares under privacy needs Privacy(..., label_range=(low, high)): labels are clipped to it."
             )

@@ -45,7 +45,6 @@ from colonnade.model.release import Sums
 from colonnade.problem import quadratic
 from colonnade.problem.cone import nearest_monotone
 from colonnade.problem.link import Link, mixed
-from colonnade.problem.losses import LeastSquares, Logistic, SquaredHinge
 from colonnade.problem.penalties import ElasticNet, Penalty, Ridge
 from colonnade.problem.problem import Problem
 from colonnade.problem.sets import Set, Simplex
@@ -312,13 +311,11 @@ class _Model:
 
 
 def _model(problem: Problem, m: _Moments) -> _Model:
-    curvature, pull = 1.0, 1.0
-    if isinstance(problem.loss, Logistic):
-        share = m.share
-        curvature, pull = (share * (1.0 - share) if problem.intercept else 0.25), 0.5
-    elif not isinstance(problem.loss, LeastSquares | SquaredHinge):
+    square = problem.loss.as_square(m.share if problem.intercept else 0.5)
+    if square is None:
         wrong = f"{type(problem.loss).__name__} cannot be solved from a Gram matrix, which holds squares only"
         raise InvalidInput(f"{wrong}: use LeastSquares, or Logistic or SquaredHinge by their least-squares form.")
+    curvature, pull = square
     hessian, linear = m.clipped, m.pull
     if not problem.intercept:
         hessian, linear = hessian + np.outer(m.mean, m.mean), linear + m.mean * m.label_mean
@@ -328,7 +325,7 @@ def _model(problem: Problem, m: _Moments) -> _Model:
 def _intercept(problem: Problem, m: _Moments, x: Floats) -> float:
     if not problem.intercept:
         return 0.0
-    level = float(logit(m.share)) if isinstance(problem.loss, Logistic) else m.label_mean
+    level = float(logit(m.share)) if problem.loss.odds is not None else m.label_mean
     return level - float(m.mean @ x)
 
 

@@ -35,7 +35,7 @@ from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Privacy
 from colonnade.privacy.values import Released
-from colonnade.problem import LeastSquares, Logistic, NuclearNorm, Penalty
+from colonnade.problem import NuclearNorm, Penalty
 from colonnade.problem.within import dual_figures
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Post, Program, ask, ask_one, expect, last, message, receive
@@ -133,8 +133,9 @@ class DualGraphMethod(GraphMethod):
             return self
         loss = getattr(problem, "loss", None)
         penalty = getattr(problem, "penalty", None)
-        if not isinstance(loss, LeastSquares | Logistic) or isinstance(penalty, NuclearNorm):
-            wrong = loss if not isinstance(loss, LeastSquares | Logistic) else penalty
+        served = isinstance(loss, GraphGram.LOSSES)
+        if not served or isinstance(penalty, NuclearNorm):
+            wrong = penalty if served else loss
             instead = "co.Logistic() for classes" if getattr(loss, "classifies", False) else "co.LeastSquares()"
             instead = "another penalty" if wrong is penalty else instead
             raise InvalidInput(

@@ -131,6 +131,7 @@ class GraphRidge(DualGraphMethod):
     """
 
     TITLE: ClassVar[str] = "ridge on a graph"
+    LOSSES: ClassVar[tuple[type, ...]] = (LeastSquares,)
     PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
 
@@ -147,7 +148,7 @@ class GraphRidge(DualGraphMethod):
         problem
             What is solved.
         """
-        if not isinstance(problem.loss, LeastSquares) or not isinstance(problem.penalty, Ridge):
+        if not isinstance(problem.loss, self.LOSSES) or not isinstance(problem.penalty, Ridge):
             only = "co.Problem(co.LeastSquares(), penalty=co.Ridge(a))"
             raise InvalidInput(f"{self.TITLE} solves {only} alone; co.GraphADMM takes every loss and penalty.")
         return problem.penalty

@@ -207,6 +207,7 @@ class GraphTLS(GraphMethod):
     rounds: int = 1000
     tolerance: float = 1e-14
     TITLE: ClassVar[str] = "total least squares on a graph"
+    LOSSES: ClassVar[tuple[type, ...]] = (LeastSquares,)
     PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
     SPLITS: ClassVar[tuple[str, ...]] = ("columns", "rows")
@@ -216,7 +217,7 @@ class GraphTLS(GraphMethod):
         if job.roster.by_rows:  # over split columns sums go along a tree, whose links never rest
             check_meetings(self.topology, self.rounds)
         plain = problem.penalty is None and problem.constraint is None and not problem.intercept
-        if not isinstance(problem.loss, LeastSquares) or not plain:
+        if not isinstance(problem.loss, self.LOSSES) or not plain:
             bare = "co.Problem(co.LeastSquares()) without penalty, constraint or intercept"
             raise InvalidInput(f"{self.TITLE} takes {bare} (centre the columns and the labels instead).")
         roster = job.roster

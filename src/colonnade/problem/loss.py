@@ -1,0 +1,193 @@
+"""What every loss can say of itself: its arithmetic, and all that methods, files and pages ask of it.
+
+A loss is one frozen dataclass in one file of this room. It says its value, slope, prox and conjugate; whatever else is
+asked has an answer here: that of a smooth loss whose labels are numbers, and that no method without privacy need know.
+CONTRIBUTING.md, Add a loss.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
+from colonnade.problem.checks import EDGE, class_labels, positive, real_labels, same_shape
+from colonnade.problem.link import Link
+from colonnade.problem.search import Along, Derivative, rising_zero, unbounded_zero
+
+
+class LossFacts:
+    """What is asked of a loss beside its arithmetic."""
+
+    words: ClassVar[str] = ""  # what it means for the model, for a reader who knows no name
+    asks: ClassVar[str] = "Which number {label} is"  # what a model answers; of classes a page says which
+    odds: ClassVar[Link | None] = None  # from scores to probabilities, where scores are log-odds
+    counts: ClassVar[bool] = False  # whether labels are counts, which have no bound
+    quadratic: ClassVar[bool] = False  # whether its curvature is the same everywhere
+    two_labels: ClassVar[tuple[float, float]] = (-1.0, 1.0)  # that it takes, for rows that are made up
+    sklearn: ClassVar[str] = "LinearRegression"  # of its linear models, the one that predicts the same from scores
+
+    def as_square(self, share: float) -> tuple[float, float] | None:  # noqa: ARG002
+        """Curvature and pull of the least squares that stands for it, by the share of class +1; None: none does."""
+        return None
+
+    def steepest(self, score: float, residual: float) -> float:  # noqa: ARG002
+        """The largest slope of a row with a score within ±score, where residuals are clipped to ±residual."""
+        return math.inf
+
+
+class Loss(LossFacts, ABC):
+    """What every loss can say about itself."""
+
+    @property
+    @abstractmethod
+    def smooth(self) -> bool:
+        """Whether the slope is continuous."""
+
+    @property
+    @abstractmethod
+    def smoothness(self) -> float:
+        """Lipschitz constant of one row's derivative, before the 1/n; inf when not smooth."""
+
+    @property
+    def classifies(self) -> bool:
+        """Whether labels are −1 and +1."""
+        return False
+
+    def check(self, y: Any) -> Floats:
+        """Labels as float64, or InvalidInput that says what is wrong with them."""
+        return class_labels(y) if self.classifies else real_labels(y)
+
+    @abstractmethod
+    def value(self, scores: Floats, y: Floats) -> float: ...
+
+    @abstractmethod
+    def slope(self, scores: Floats, y: Floats) -> Floats:
+        """Gradient in the scores; a subgradient where the loss has a kink."""
+
+    @abstractmethod
+    def curvature(self, scores: Floats, y: Floats) -> Floats:
+        """Second derivative in each score; one of its limits where it jumps."""
+
+    @abstractmethod
+    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
+        """argmin_s value(s, y) + ‖s − v‖²/(2·step)."""
+
+    @abstractmethod
+    def conjugate(self, u: Floats, y: Floats) -> float:
+        """sup_s <u, s> − value(s, y); inf outside its domain."""
+
+    def link(self, scores: Floats) -> Floats:
+        """What the model predicts at these scores."""
+        return np.where(scores >= 0.0, 1.0, -1.0) if self.classifies else scores
+
+    def along(self, scores: Floats, direction: Floats, y: Floats) -> Along:
+        """The derivative of t → value(scores + t·direction, y), of a loss with slope and curvature."""
+        same_shape(direction, y)
+
+        def along(t: float) -> Derivative:
+            moved = scores + t * direction
+            terms = direction * self.slope(moved, y)
+            curvature = float(np.sum(np.square(direction) * self.curvature(moved, y)))
+            rounding = 2.0 * np.finfo(np.float64).eps * float(np.sum(np.abs(terms)))
+            return Derivative(float(np.sum(terms)), curvature, rounding)
+
+        return along
+
+    def minimise_along(
+        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
+    ) -> float:
+        """The t in [low, high] that minimises value(scores + t·direction, y)."""
+        return rising_zero(self.along(scores, direction, y), low, high)
+
+    def best_intercept(self, scores: Floats, y: Floats) -> float:
+        """The b that minimises value(scores + b, y)."""
+        same_shape(scores, y)
+        if self.classifies:
+            check_both_classes(y)
+        return unbounded_zero(self.along(scores, np.ones_like(scores), y))
+
+
+class RowLoss(Loss):
+    """A loss that is a sum over rows, each of which may count more or less than the others."""
+
+    @abstractmethod
+    def value(self, scores: Floats, y: Floats, weight: Floats | None = None) -> float: ...
+
+    @abstractmethod
+    def prox(self, v: Floats, y: Floats, step: float | Floats) -> Floats:
+        """With an array, every row has a step of its own."""
+
+    @abstractmethod
+    def conjugate(self, u: Floats, y: Floats, weight: Floats | None = None) -> float: ...
+
+
+def check_both_classes(y: Floats) -> None:
+    if np.all(y == y.flat[0]):
+        raise InvalidInput(f"all {y.size} labels are the same class: add rows of the other class for an intercept.")
+
+
+# ------------------------------------------------------------------------------------------------ from rows to the mean
+
+Rows = Callable[[Any, Floats, Floats], Floats]  # (loss, scores, y) → one number a row
+DualRows = Callable[[Any, Floats, Floats], Floats | None]  # (loss, w, y) → φ* of every row; None outside its domain
+
+
+def mean_of(rows: Rows) -> Callable[..., float]:
+    """(1/n) Σ over rows, each as often as its weight says."""
+
+    def mean(loss: Any, scores: Floats, y: Floats, weight: Floats | None = None) -> float:
+        n = same_shape(scores, y)
+        each = rows(loss, scores, y)
+        return float(np.sum(each if weight is None else weight * each)) / n
+
+    return mean
+
+
+def each_of(rows: Rows) -> Rows:
+    """(1/n) times each row: a derivative of the mean."""
+
+    def each(loss: Any, scores: Floats, y: Floats) -> Floats:
+        n = same_shape(scores, y)
+        return rows(loss, scores, y) / n
+
+    return each
+
+
+def conjugate_of(rows: DualRows) -> Callable[..., float]:
+    """The conjugate of the mean, from that of a row: (1/n) Σ c·φ*(n·u/c)."""
+
+    def conjugate(loss: Any, u: Floats, y: Floats, weight: Floats | None = None) -> float:
+        n = same_shape(u, y)
+        each = rows(loss, n * u if weight is None else n * u / weight, y)
+        if each is None:
+            return math.inf
+        return float(np.sum(each if weight is None else weight * each)) / n
+
+    return conjugate
+
+
+def row_step(v: Floats, y: Floats, step: float | Floats) -> float | Floats:
+    """h: the step of one row, or of each, whose loss enters the sum with weight 1/n."""
+    advice = "It weighs staying near v against lowering the loss."
+    n = same_shape(v, y)
+    if not isinstance(step, np.ndarray):
+        return positive("step", step, advice) / n
+    if step.shape != y.shape or not (np.isfinite(step).all() and step.min() > 0.0):
+        raise InvalidInput(
+            f"steps of {step.size} rows were given for {n}, or one is no finite number above 0. {advice}"
+        )
+    return step / n
+
+
+def within(w: Floats, low: float | Floats, high: float | Floats) -> Floats | None:
+    """w on [low, high] when it lies there up to rounding, else None."""
+    room = EDGE * (high - low) if np.all(np.isfinite(high)) else 0.0
+    if np.any(w < low - room) or np.any(w > high + room) or np.any(np.isnan(w)):
+        return None
+    return np.clip(w, low, high)
