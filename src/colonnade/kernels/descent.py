@@ -1,5 +1,7 @@
 """Coordinate descent: arrays in, arrays out.
 
+Serves   as sweeps of two solvers, which know where to begin and when to stop: problem/nearest.py has columns (Blocks),
+         problem/quadratic.py their products (Gram).
 Blocks   min_x  rho/2 ‖A x − t‖² + l2/2 ‖x‖² + Σ_g limit_g ‖x_g‖₂, groups side by side; a group of one column is an ℓ1
          term. Textbook: with H = rho·‖A_g‖² + l2, which bounds the curvature of the smooth part, each group takes the
          proximal step x_g ← shrink(x_g − ∇_g/H, limit_g/H); for one column that is the exact minimiser. One pass over

@@ -1,6 +1,8 @@
 """The Newton model of an ℓ1-constrained problem, minimised over chosen columns and the intercept.
 
 Solves   min q·Δ + ½ Σ h_i Δ_i² over w and b with ‖w‖₁ ≤ radius, Δ = X(w − w₀) + b − b₀, on the active columns alone.
+Serves   over an ℓ1 ball or a simplex, from a point that is nearly right: inside Newton steps. `quadratic_minimum` takes
+         any small quadratic, also one that is not convex, and gives no bound; problem/quadratic.py gives one.
 Source   coordinate descent on the Lagrangian + mu·‖w‖₁; mu is steered by the secant until ‖w‖₁ meets the radius.
          Where that crawls, as along nearly collinear columns, an active-set walk from face to face, also of a simplex.
 Price    few columns: their matrix of products once, then O(columns²) a sweep, O(columns³) a face. Many: O(their

@@ -1,6 +1,7 @@
 """The best point in the hull of the atoms at hand: the corrective step of Frank-Wolfe methods.
 
 Solves   min loss(Mu + b, y)  over u in a ball or a simplex,  M the atoms side by side: as many unknowns as atoms, few.
+Serves   where atoms come one by one and any smooth loss is minimised: its quadratics are `newton_model`'s.
 How      Newton steps in u: a quadratic model, minimised over the set by walking from face to face, then an exact line
          search towards its minimiser, so that the objective never rises. They end when the gap over the hull is a
          `SHARE` of what it was, or rounding.

@@ -2,6 +2,7 @@
 
 Solves   x(t, rho) = argmin_x  penalty(x) + rho/2 ‖A x − t‖², again and again for other targets, now and then for
          another rho.
+Serves   where one block of columns meets many targets, so that it is factorised once: rounds of ADMM.
 Ridge    one Cholesky factorisation for each rho, of the smaller of AᵀA and AAᵀ (Woodbury).
 Ball     ridge within ‖x‖ ≤ radius, by one eigendecomposition for every rho: the multiplier of the ball joins the ridge.
 Set      proximal gradients with momentum, restarted when they turn back, from the last answer on; the prox of a term
@@ -25,6 +26,7 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.descent import block_descent
 from colonnade.kernels.prox import project_l2
+from colonnade.problem.momentum import look_ahead
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge
 from colonnade.problem.sets import L2Ball
 from colonnade.problem.within import Free, Within
@@ -188,12 +190,9 @@ class NearestByGradients:
         pull = np.asarray(self._matrix.T @ target)
         for _ in range(STEPS):
             new = self._penalty.prox(ahead - (self._gram @ ahead - pull) / self._bound, 1.0 / (rho * self._bound))
-            change = new - x
-            if float(np.vdot(ahead - new, change)) > 0.0:
-                momentum = 1.0
-            grown = (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum)) / 2.0
-            ahead, x, momentum = new + (momentum - 1.0) / grown * change, new, grown
-            if float(np.linalg.norm(change)) <= SHORTEST_STEP * float(np.linalg.norm(new)):
+            ahead, momentum = look_ahead(x, ahead, new, momentum)
+            moved, x = float(np.linalg.norm(new - x)), new
+            if moved <= SHORTEST_STEP * float(np.linalg.norm(new)):
                 break
         self._x = x
         return x

@@ -1,6 +1,7 @@
 """The best point of a convex quadratic with a penalty or over a set, with a bound on what is missing.
 
 Solves   min_x ½x'Gx − b'x + penalty(x),  or over a set; G symmetric without negative eigenvalues, maybe singular.
+Serves   where G and b are all there is, and the answer needs a bound: whatever is fitted from a Gram matrix.
 How      no penalty, Ridge: closed form. Lasso, ElasticNet: coordinate descent. GroupLasso, sets: projected or proximal
          gradients with momentum. Where the answer lies on a face (Lasso, ElasticNet, L1Ball, Simplex), the quadratic is
          solved exactly on the face that the iterations have found. Where an L1Ball is too flat for that: the lasso's
@@ -12,7 +13,6 @@ Bound    every z gives ½x'Gx ≥ x'Gz − ½z'Gz, hence the minimum is at least
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from scipy import linalg
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.descent import coordinate_descent
+from colonnade.problem.momentum import look_ahead
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge
 from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
 
@@ -158,12 +159,8 @@ def _proximal(
                 break
             signs = np.sign(x)
         new = closer(ahead + step * (b - G @ ahead))
-        change = new - x
-        if float((ahead - new) @ change) > 0.0:  # it turned back: start the momentum anew
-            momentum = 1.0
-        grown = 0.5 + math.sqrt(0.25 + momentum * momentum)
-        ahead = new + (momentum - 1.0) / grown * change
-        x, momentum = new, grown
+        ahead, momentum = look_ahead(x, ahead, new, momentum)
+        x = new
     if isinstance(term, L1Ball) and found.gap > _enough(found, b, tolerance):
         walked = _homotopy(G, b, term.radius)
         found = min(found, _certificate(walked, b, b - G @ walked, term, beta), key=lambda minimum: minimum.gap)
