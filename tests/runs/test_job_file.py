@@ -57,6 +57,7 @@ MISTAKES = [
     ("[method]\n", None, "has no [problem]; write at least"),
     ("problem = 3\n", 1, "must be a table, as in [problem]"),
     ('[problem]\nloss = "Logistc"\n', 2, '"Logistc" is not known; write loss = "Logistic"'),
+    ('[problem]\nloss = "Poissson"\n', 2, '"Poissson" is not known; write loss = "Poisson"'),
     ('[problem]\nloss = "Logistic"\nradius = 3\n', 3, "Problem has no 'radius'; it has loss, constraint, penalty"),
     ('[problem]\nloss = "Logistic"\npenalty = { type = "Ridge", a = -1 }\n', 3, "a must be"),
     ('[problem]\nloss = "Logistic"\npenalty = { type = "Rigde", a = 1 }\n', 3, "'Rigde' is not a value of colonnade"),

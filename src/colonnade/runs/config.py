@@ -35,7 +35,7 @@ from colonnade.methods.method import MethodBase
 from colonnade.methods.node_setup import InvalidValue, from_plain, known_methods, known_values
 from colonnade.privacy.events import Policy
 from colonnade.privacy.statement import Privacy
-from colonnade.problem import AdaBoost, KernelSVM, Problem
+from colonnade.problem import AdaBoost, ClassWeighted, KernelSVM, Loss, Problem
 from colonnade.runs import declared
 from colonnade.runs.declared import Label, Mark
 from colonnade.runs.fit import fit
@@ -411,7 +411,10 @@ def _read_table(tables: Mapping[str, Any], where: str, kind: str | None = None) 
 
 def _unknown_part(part: str, room: str, named: str) -> str:
     """What to say of a loss, penalty or set of a name that there is not."""
-    there = [name for name, kind in known_values().items() if kind.__module__ == f"colonnade.problem.{room}"]
+    values = known_values().items()
+    there = [name for name, kind in values if kind.__module__ == f"colonnade.problem.{room}"]
+    if part == "loss":  # any file of the room may hold one
+        there = [name for name, kind in values if issubclass(kind, Loss) and kind is not ClassWeighted]
     near = [name for name in there if name.lower() == named.lower()] or get_close_matches(named, there, 1)
     advice = f'write {part} = "{near[0]}"' if near else f"there are {', '.join(there)}"
     return f'"{named}" is not known; {advice}.'
