@@ -205,7 +205,6 @@ class Cell:
             norms=dict.fromkeys(roster.with_columns, 1.0),
             proven=True,
             step=self.figures.step,
-            buckets=0,
             unit_rows=1,
             penalised=False,
             cut=False,

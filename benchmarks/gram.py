@@ -6,7 +6,7 @@ secure protocol brings, both shares of a product of two parties counted; the rul
 run is co.fit with co.PrivateGram between the parties, messages, masks, integers and all, once as it comes and once with
 lines only (the same run, where no curve is taken), printed split by split; bars are held to it. On tables of at most
 SIMULATED entries the mean of simulations stands beside. Baselines are scikit-learn's logistic regression, not private.
-Then: what `sketch_rows` costs in accuracy and saves in bytes; and least squares on made-up data, simulated.
+Then: least squares on made-up data, simulated.
 """
 
 from __future__ import annotations
@@ -478,24 +478,6 @@ def told(name: str, data: Dataset, base: dict[str, float], figures: Figures, eps
     return reached
 
 
-def buckets(name: str, count: int, epsilon: float) -> None:
-    """What fewer rows to multiply cost and save: real runs with `sketch_rows` at parts of the number of rows."""
-    data = load(name)
-    if data is None:
-        return
-    print(f"{name}, sketch_rows at epsilon {epsilon:g}, {count} splits, real runs: AUC against bytes sent by all nodes")
-    for part in (None, 2, 8, 32):
-        found, size = [], 0
-        for train, test in splits(data, count):
-            size = train.size // (part or 1)
-            method = co.PrivateGram(cross="secure", sketch_rows=part and size)
-            found.append(real(data, data.federation(train), test, epsilon, method))
-        area, error = mean(found)
-        sent = np.mean([one.megabytes for one in found])
-        rows = f"{size:,} buckets" if part else f"all {size:,} rows"
-        print(f"  {rows:<18} {area:.4f} ± {error:.4f}   {sent:8.2f} MB", flush=True)
-
-
 def regression(count: int) -> None:
     """Least squares on made-up rows: 4 parties of 25 columns, all correlated at .5, 10 of 100 coefficients not 0."""
     rng, d = np.random.default_rng(7), 100
@@ -536,8 +518,6 @@ def regression(count: int) -> None:
 
 def main(quick: bool = True) -> int:
     reached = [table(name, 2 if quick else 10, run=not quick) for name in (QUICK if quick else BARS)]
-    if not quick:
-        buckets("a9a", 3, 4.0)
     regression(1 if quick else 3)
     return 0 if quick or all(reached) else 1
 

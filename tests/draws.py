@@ -3,7 +3,7 @@
 A test that draws without a seed carries `@pytest.mark.chance(odds, why)`, else it fails. Three kinds are told apart:
 
 noise    what `SystemNoise` reads, picks included, and generators without a seed. The mark is on the test or its class.
-public   randomness that every node derives from the random id of a run: samplings, sketches, buckets. The same.
+public   randomness that every node derives from the random id of a run: samplings, sketches. The same.
 bytes    all else that this project reads from the system: ids, keys, tokens, masks. A mark on the file is enough.
 
 What a fixture draws counts for every test that asks for it. Forked children count, those of tests/helpers/organisations.py too;

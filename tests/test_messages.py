@@ -478,7 +478,7 @@ WRONG: Wrong = {
     "a trust that the method does not know": (
         lambda folder: co.fit(split(), CLASSES, co.PrivateGram(), co.Privacy(1.0, 1e-06, "nobody"), store=folder),
         co.InvalidInput,
-        "cross='secure' protects under trust 'secure' or 'parties' or 'consortium', and privacy= asks for trust='nobody'. Take cross='none' or 'sketch', or another trust model.",
+        "cross='secure' protects under trust 'secure' or 'parties' or 'consortium', and privacy= asks for trust='nobody'. Take cross='none', or another trust model.",
     ),
     "a bound that is not public": (
         lambda folder: co.fit(split(), CLASSES, co.PrivateGram(), co.Privacy(1.0, 1e-06, trust="secure"), store=folder),

@@ -141,7 +141,6 @@ def _between(parties: Sequence[str]) -> Iterator[Model]:
         ("PrivateGram, secure", whole, co.PrivateGram(cross="secure"), "secure"),
         ("PrivateGram, consortium", whole, co.PrivateGram(cross="secure"), "consortium"),
         ("PrivateGram, none", whole, co.PrivateGram(cross="none"), "nobody"),
-        ("PrivateGram, sketch", whole, co.PrivateGram(cross="sketch"), "nobody"),
         ("PrivateBlockFrankWolfe, nobody", ball, co.PrivateBlockFrankWolfe(), "nobody"),
         ("PrivateBlockFrankWolfe, consortium", ball, co.PrivateBlockFrankWolfe(rounds=ROUNDS), "consortium"),
         ("PrivateSharingADMM", ridge, co.PrivateSharingADMM(), "nobody"),

@@ -71,11 +71,6 @@ METHODS: dict[str, Case] = {
         co.Problem(co.LeastSquares(), penalty=co.Lasso(0.1)),
         privacy=co.Privacy(epsilon=1.0, delta=1e-6, trust="nobody", row_norm=3.0, label_bound=2.0),
     ),
-    "private gram, sketch": Case(
-        co.PrivateGram(cross="sketch"),
-        co.Problem(co.Logistic(), co.L1Ball(2.0)),
-        privacy=co.Privacy(epsilon=1.0, delta=1e-6, trust="nobody", row_norm=3.0),
-    ),
     "block frank-wolfe": Case(
         co.BlockFrankWolfe(co.PerParty(1), rounds=6, tolerance=0.0),
         co.Problem(co.LeastSquares(), co.Product(co.L1Ball(1.0), "columns")),

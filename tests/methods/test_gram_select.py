@@ -63,8 +63,8 @@ def test_the_chosen_weight_predicts_nearly_as_well_as_the_best_and_far_better_th
     assert not any("was chosen" in one for one in asked.remarks)
 
 
-@pytest.mark.chance(1e-10, "seeded noise; over 25 sketches 1 - .571 is 42 sds; the others draw masks alone")
-@pytest.mark.parametrize("settings", [{}, {"cross": "none"}, {"cross": "sketch"}], ids=["secure", "none", "sketch"])
+@pytest.mark.chance(0, "noise is seeded, and masks alone are drawn")
+@pytest.mark.parametrize("settings", [{}, {"cross": "none"}], ids=["secure", "none"])
 def test_classes_are_chosen_for_too_however_products_are_made(settings, tmp_path):
     fits = [
         fitted(tmp_path / str(one), co.Lasso(0.3), one, classes=True, epsilon=50.0, **settings) for one in (False, True)

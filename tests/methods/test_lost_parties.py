@@ -341,7 +341,7 @@ def test_two_parties_told_that_the_other_is_lost_and_has_no_rows_do_not_both_rel
     def nothing_of_a(told):
         return Prepare(*(np.array([0, *told.norm2[1:]]) if name == "norm2" else getattr(told, name) for name in FIELDS))
 
-    FIELDS = ("name", "step", "bits", "norm2", "constant", "label", "buckets", "keep", "centre", "scale", "labels")
+    FIELDS = ("name", "step", "bits", "norm2", "constant", "label", "keep", "centre", "scale", "labels")
     found = released(monkeypatch)
     liar = Lying([("a", "c"), ("c", "a")], Prepare, nothing_of_a, ["c"])
     terms = {"method": co.PrivateGram(purpose="inference"), "row_norm": {"a": 3.0, "b": 2.0, "c": 3.0}}

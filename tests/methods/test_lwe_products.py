@@ -220,8 +220,6 @@ def test_what_goes_between_parties_is_sealed_and_nobody_else_reads_it(tmp_path):
 
 
 def test_settings_that_do_not_go_with_it_are_refused(tmp_path):
-    with pytest.raises(InvalidInput, match="sketch_rows=20 goes with trust='secure'"):
-        co.fit(federation(), PROBLEM, co.PrivateGram(sketch_rows=20), TERMS, store=tmp_path)
     with pytest.raises(InvalidInput, match="Take cross='secure'"):
         co.fit(federation(), PROBLEM, co.PrivateGram(cross="none"), TERMS, store=tmp_path)
     with pytest.raises(InvalidInput, match="2\\^-100"):

@@ -15,7 +15,7 @@ import colonnade as co
 from colonnade.errors import ProtocolError
 from colonnade.methods.gram import local as local_gram
 from colonnade.methods.gram import secure_design, secure_release
-from colonnade.methods.gram.integer_rows import Buckets, Grid, IntegerRows, norms, uncut, within
+from colonnade.methods.gram.integer_rows import Grid, IntegerRows, norms, uncut
 from colonnade.methods.gram.local import Local
 from colonnade.model.job import Job
 from colonnade.privacy.accountant import rho_for
@@ -119,12 +119,14 @@ def test_labels_become_the_nearest_whole_number_of_steps_and_never_more_than_the
 
 @given(st.integers(1, 40), st.integers(1, 6), st.integers(0, 10**6), st.integers(0, 2**32))
 def test_no_row_is_longer_than_its_bound_in_integers(rows, columns, norm2, seed):
-    whole = np.random.default_rng(seed).integers(-(2**20), 2**20, (rows, columns))
-    before = whole.copy()
-    cut, count = within(whole, norm2)
+    before = np.random.default_rng(seed).integers(-(2**20), 2**20, (rows, columns))
+    every, ends = np.arange(columns), np.full(columns, 2**20)
+    grid = Grid(every, np.zeros(columns), np.ones(columns), -ends, ends, norm2, 1.0, np.ones(columns, int))
+    read = IntegerRows(Block(before.astype(float), every), grid)
+    cut = read.rows(0, rows).astype(np.int64)
     assert ((cut**2).sum(axis=1) <= norm2).all()
     long = (before**2).sum(axis=1) > norm2
-    assert count == long.sum()
+    assert read.shortened == long.sum()
     assert np.array_equal(cut[~long], before[~long])
 
 
@@ -151,10 +153,8 @@ def corner(rng, columns, nonnegative):
         (co.PrivateGram(), "secure", RAW),
         (co.PrivateGram(), "secure", SUMS),
         (co.PrivateGram(), "consortium", RAW),
-        (co.PrivateGram(sketch_rows=7), "secure", RAW),
         (co.PrivateGram(labels="released"), "secure", SUMS),
         (co.PrivateGram(cross="none"), "nobody", 4.0),
-        (co.PrivateGram(cross="sketch"), "nobody", 4.0),
     ],
     ids=lambda value: getattr(value, "cross", str(value)),
 )
@@ -208,8 +208,6 @@ def test_opposite_rows_of_full_length_need_nearly_all_of_the_sensitivity(monkeyp
         (co.PrivateGram(), "secure"),
         (co.PrivateGram(), "consortium"),
         (co.PrivateGram(cross="none"), "nobody"),
-        (co.PrivateGram(cross="sketch"), "nobody"),
-        (co.PrivateGram(sketch_rows=50), "secure"),
         (co.PrivateGram(screen=3), "secure"),
         (co.PrivateGram(screen=3, labels="released"), "secure"),
     ],
@@ -280,13 +278,13 @@ def test_with_hardly_any_noise_it_is_the_ridge_regression_of_scikit_learn(bound,
 
 
 @pytest.mark.chance(1e-10, "0.8 is 36 degrees off: 1.46 of coefficients whose sds are 0.15, by 40 runs")
-@pytest.mark.parametrize("method", [co.PrivateGram(cross="none"), co.PrivateGram(cross="sketch")], ids=str)
-def test_without_products_between_parties_a_strong_signal_still_shows(method, tmp_path):
+def test_without_products_between_parties_a_strong_signal_still_shows(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (20_000, 4))
     y = np.where(X[:, 0] + X[:, 2] > 0, 1.0, -1.0)
     fed = co.Federation.split(X, y, parties={"a": [0, 1], "b": [2, 3]}, label="a")
-    fit = co.fit(fed, RIDGE, method, co.Privacy(16.0, 1e-6, row_norm=2.0, feature_bound=1.0), store=tmp_path)
+    terms = co.Privacy(16.0, 1e-6, row_norm=2.0, feature_bound=1.0)
+    fit = co.fit(fed, RIDGE, co.PrivateGram(cross="none"), terms, store=tmp_path)
     agreement = float(np.mean(fit.predict(fed) == y))
     assert agreement > 0.8  # coefficients of equal sign and size on columns 0 and 2 give nearly 1; guessing .5
 
@@ -319,13 +317,11 @@ def test_private_gram_is_what_a_private_fit_takes_by_default(tmp_path):
         (co.PrivateGram(), None, RIDGE, "needs privacy="),
         (co.PrivateGram(), privacy(trust="nobody"), RIDGE, "cross='secure' protects under trust"),
         (co.PrivateGram(cross="none"), privacy(), RIDGE, "cross='none' protects under trust 'nobody'"),
-        (co.PrivateGram(cross="sketch"), privacy(trust="consortium"), RIDGE, "cross='sketch' protects"),
         (co.PrivateGram(), privacy(row_norm=None), RIDGE, "nothing public bounds the rows of party 'a'"),
         (co.PrivateGram(), privacy(row_norm={"a": 1.0}), RIDGE, "says nothing about party 'b'"),
         (co.PrivateGram(), privacy(row_norm={"a": 1.0, "x": 1.0}), RIDGE, "names 'x'"),
         (co.PrivateGram(), privacy(), co.Problem(co.LeastSquares()), "label_range"),
         (co.PrivateGram(), privacy(), co.Problem(co.Huber(1.0)), "solves LeastSquares"),
-        (co.PrivateGram(sketch_rows=301), privacy(), RIDGE, "more than the 300 rows"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -336,18 +332,17 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(method, terms
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"cross": "plain"}, {"screen": 0}, {"sketch_rows": 2.5}, {"screen": True}, {"labels": "x"}]
+    "wrong", [{"cross": "plain"}, {"screen": 0}, {"screen": 2.5}, {"screen": True}, {"labels": "x"}]
 )
 def test_settings_that_mean_nothing_are_refused(wrong):
     with pytest.raises(co.InvalidInput):
         co.PrivateGram(**wrong)
 
 
-@pytest.mark.parametrize("cross", ["none", "sketch"])
-@pytest.mark.parametrize("idle", [{"screen": 3}, {"sketch_rows": 10}, {"labels": "released"}])
-def test_settings_of_products_between_parties_are_refused_where_there_are_none(cross, idle):
-    with pytest.raises(co.InvalidInput, match=f"does nothing with cross='{cross}'.*Leave it out"):
-        co.PrivateGram(cross=cross, **idle)
+@pytest.mark.parametrize("idle", [{"screen": 3}, {"labels": "released"}])
+def test_settings_of_products_between_parties_are_refused_where_there_are_none(idle):
+    with pytest.raises(co.InvalidInput, match=r"does nothing with cross='none'.*Leave it out"):
+        co.PrivateGram(cross="none", **idle)
 
 
 def test_more_parties_than_a_run_can_have_are_refused(tmp_path):
@@ -471,17 +466,20 @@ def test_a_row_that_rounding_leaves_a_hair_too_long_is_shortened_again_in_either
     assert sum(int(x) ** 2 for x in once) > norm2  # the case is one
     grid = Grid(np.arange(2), np.zeros(2), np.ones(2), -ends, ends, norm2, 1.0, np.ones(2, int))
     rows = IntegerRows(Block(sparse.csc_array(X), np.arange(2)), grid)
-    sums, count = within(X.astype(np.int64), norm2)  # as buckets of rows are shortened
-    assert count == 6
-    for found in (rows.rows(0, 6), rows.sparse_rows(0, 6).toarray(), sums):
+    for found in (rows.rows(0, 6), rows.sparse_rows(0, 6).toarray()):
         assert all(norm2 - 2**30 < sum(int(x) ** 2 for x in row) <= norm2 for row in found)
 
 
-def test_a_sum_of_rows_whose_square_would_wrap_round_is_cut():
+def test_an_entry_whose_square_would_wrap_round_is_cut_in_either_form():
     """2⁶⁴ is 0 in 64 bits: the square of such an entry looks short."""
-    sums, count = within(np.array([[2**32, 0], [0, -(2**32)], [3, 4]]), 25)
-    assert sums.tolist() == [[5, 0], [0, -5], [3, 4]]
-    assert count == 2
+    from scipy import sparse
+
+    every, ends = np.arange(2), np.full(2, 2**33)
+    grid = Grid(every, np.zeros(2), np.ones(2), -ends, ends, 25, 1.0, np.ones(2, int))
+    for read in (lambda rows: rows.rows(0, 3), lambda rows: rows.sparse_rows(0, 3).toarray()):
+        rows = IntegerRows(Block(sparse.csc_array([[2.0**32, 0.0], [0.0, -(2.0**32)], [3.0, 4.0]]), every), grid)
+        assert read(rows).tolist() == [[5, 0], [0, -5], [3, 4]]
+        assert rows.shortened == 2
 
 
 # ---------------------------------------------------------------------------------------- what a party lets itself be
@@ -499,7 +497,7 @@ def described(stage):
     assert sums is not None
     told = {
         "name": "joint", "step": 2.0**-6, "bits": 32, "norm2": np.array([4000, 2000]),
-        "constant": 50, "label": 50, "buckets": 0, "keep": np.array([0, 1, 2]), "centre": np.array([0.25, -0.5, 0.0]),
+        "constant": 50, "label": 50, "keep": np.array([0, 1, 2]), "centre": np.array([0.25, -0.5, 0.0]),
         "scale": np.array([0.5, 2.0, 1.0]), "labels": np.zeros(0),
     }  # fmt: skip
     if stage == "sums":
@@ -518,7 +516,7 @@ def pair(*values):
     [
         {"name": "other"}, {"bits": 7}, {"bits": 65}, {"step": 0.9 / LARGEST}, {"step": 1.1 * LARGEST}, {"step": 0.0},
         {"step": -1.0}, {"norm2": pair(4000, -1)}, {"norm2": pair(4000)},
-        {"constant": 0}, {"constant": -1}, {"label": 0}, {"label": -1}, {"buckets": 4},
+        {"constant": 0}, {"constant": -1}, {"label": 0}, {"label": -1},
         {"keep": pair(0, 1, 3)}, {"keep": pair(-1, 0, 1)}, {"keep": pair(1, 0, 2)}, {"keep": pair(0, 1, 1)},
         {"keep": pair(0.0, 1.0, 2.0)}, {"keep": pair(0)}, {"centre": pair(0.0)}, {"scale": pair(1.0, 1.0)},
         {"centre": pair(0.0, 0.0, -1.1 * LARGEST)}, {"centre": pair(np.nan, 0.0, 0.0)}, {"scale": pair(0.0, 1.0, 1.0)},
@@ -552,35 +550,17 @@ def test_a_description_at_the_ends_of_its_range_is_taken():
     [
         lambda told: {"step": told["step"] * 2}, lambda told: {"bits": told["bits"] + 1},
         lambda told: {"norm2": told["norm2"] + 1},
-        lambda _: {"constant": 1}, lambda told: {"label": told["label"] + 1}, lambda _: {"buckets": 2},
+        lambda _: {"constant": 1}, lambda told: {"label": told["label"] + 1},
         lambda _: {"scale": pair(1.0, 2.0, 1.0)}, lambda _: {"centre": pair(0.0, 0.5, 0.0)},
         lambda _: {"keep": pair(1), "centre": pair(0.0), "scale": pair(1.0)},
     ],
-    ids=["step", "bits", "norm2", "constant", "label", "buckets", "scale", "centre", "keep"],
+    ids=["step", "bits", "norm2", "constant", "label", "scale", "centre", "keep"],
 )  # fmt: skip
 def test_class_sums_described_in_any_other_way_than_agreed_are_refused(change):
     design, told = described("sums")
     assert secure_release.check_prepare(design, "sums", secure_release.Prepare(**told)).figures == design.sums
     with pytest.raises(ProtocolError, match="another release than the one that was agreed"):
         secure_release.check_prepare(design, told["name"], secure_release.Prepare(**{**told, **change(told)}))
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_a_bucket_of_rows_is_no_longer_than_its_bound_whoever_meets_in_it(seed):
-    """All rows are alike: with the signs of 60 rows in two buckets, one is at least twice as long as a row, in each of
-    these seeds."""
-    X, ends = np.full((60, 2), 3.0), np.full(2, 5)
-    grid = Grid(np.arange(2), np.zeros(2), np.ones(2), -ends, ends, 18, 1.0, np.ones(2, int))
-    rows = IntegerRows(Block(X, np.arange(2)), grid)
-    buckets = Buckets(bytes([seed] * 16), 60, 2)
-    uncut_, cut = (buckets.of(rows, norm2)(0, 2) for norm2 in (None, 18))
-    assert (uncut_**2).sum(axis=1).max() >= 4 * 18
-    assert (cut**2).sum(axis=1).max() <= 18
-    assert set(np.unique(uncut_[:, 0] % 6)) <= {0, 3}  # every row is there once, with one sign or the other
-    assert uncut_[:, 0].sum() % 6 == 0
-    column = np.full(60, 3)
-    assert np.array_equal(buckets.of_column(column, None), uncut_[:, 0])
-    assert np.array_equal(buckets.of_column(column, 26), np.clip(uncut_[:, 0], -5, 5))
 
 
 @pytest.mark.parametrize(("trust", "shares"), [("secure", 2), ("consortium", 1)])
@@ -625,12 +605,3 @@ def test_class_sums_of_rows_that_are_all_at_their_bounds_do_not_wrap_round(rows,
     terms = privacy(1e5, row_norm=9.0)
     seen = silent_run(fed, co.PrivateGram(), terms, monkeypatch, intercept=True, loss=co.Logistic())
     assert np.array_equal(seen.sums.positive, np.full(6, 2.0 * rows))
-
-
-def test_rows_that_are_shorter_than_a_step_are_refused_by_name_before_anything_is_spent(tmp_path):
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (200, 4)), np.sign(rng.normal(size=200))
-    fed = co.Federation.split(X, y, {"a": [0, 1], "b": [2, 3]}, label="a")
-    bounds = co.Privacy(1.0, 1e-6, trust="nobody", row_norm={"a": 1.0, "b": 1e-9}, feature_bound=1.0)
-    with pytest.raises(co.InvalidInput, match=r"party 'b': rows of length 1e-09 or less round to nothing in steps of"):
-        co.fit(fed, co.Problem(co.Logistic()), co.PrivateGram(cross="sketch"), bounds, store=tmp_path)

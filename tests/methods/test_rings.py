@@ -72,7 +72,7 @@ def test_zeros_and_ones_and_classes_enter_as_they_are_and_their_length_is_kept_a
 
 @pytest.mark.parametrize(
     "how",
-    ["a shorter row", "a lower bound", "centred", "scaled", "buckets", "a coarse step", "a norm that is too small"],
+    ["a shorter row", "a lower bound", "centred", "scaled", "a coarse step", "a norm that is too small"],
 )
 def test_where_a_row_could_be_shortened_or_is_changed_it_stays_on_the_grid(how):
     """Rows of ones that are cut have none left, so units need the schema's word that no row of this release is."""
@@ -85,8 +85,6 @@ def test_where_a_row_could_be_shortened_or_is_changed_it_stays_on_the_grid(how):
         frame = replace(frame, centre=0.5 * first)
     if how == "scaled":
         frame = replace(frame, scale=1.0 + first)
-    if how == "buckets":
-        figures = replace(figures, buckets=5)
     if how == "a coarse step":
         figures = replace(figures, step=2.0)
     if how == "a norm that is too small":

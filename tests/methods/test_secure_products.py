@@ -484,7 +484,6 @@ def test_labels_are_plus_and_minus_one_at_a_weight_that_doubles_cannot_hold():
         norm2=np.zeros(3, int),
         constant=1,
         label=2**54 + 3,
-        buckets=0,
         keep=np.zeros(0, int),
         centre=np.zeros(0),
         scale=np.zeros(0),

@@ -20,7 +20,7 @@ from scipy import sparse
 import colonnade as co
 from colonnade.methods.gram.answer import Curves
 from colonnade.methods.gram.design import label_bound
-from colonnade.methods.gram.integer_rows import Buckets, Grid, IntegerRows
+from colonnade.methods.gram.integer_rows import Grid, IntegerRows
 from colonnade.methods.gram.local import Local
 from colonnade.methods.gram.rule import Gram, prepare, whole_frame
 from colonnade.methods.gram.secure_design import Design
@@ -28,7 +28,6 @@ from colonnade.methods.gram.solve import solve
 from colonnade.model.job import Job
 from colonnade.model.release import Sums
 from colonnade.privacy.block import Block
-from colonnade.runtime.program import public_bytes
 from tests.helpers.gram_runs import plain_gram, rows_by_formula, silent_run
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
@@ -228,18 +227,3 @@ def test_what_a_party_releases_alone_is_made_of_rows_by_their_formula(table, kin
         expected = np.diag(products), products[np.triu_indices(len(products), 1)], *sums
         for (found, _), right in zip(release.parts, expected, strict=True):
             assert np.array_equal(found, right)
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_a_sketch_is_made_of_rows_by_their_formula(table, monkeypatch):
-    fed, asked, method = federation(table, "classes"), terms(table, "nobody"), co.PrivateGram(cross="sketch")
-    seen = silent_run(fed, method, asked, monkeypatch, intercept=True)
-    local = Local(Job(problem("classes"), fed.roster(), asked), True)
-    made = rows_by_formula(fed, asked, local.figures, local.frame, curves=table == "curves")
-    public = Buckets(public_bytes("run", "buckets"), ROWS, local.buckets)
-    signs = np.zeros((local.buckets, ROWS), np.int64)
-    signs[public._bucket, np.arange(ROWS)] = public._sign
-    for (name, rows), release in zip(made.items(), seen.releases, strict=True):
-        _, label = local.beside(name)
-        beside = [np.asarray(fed.labels, np.int64)[:, None] * label] if label else []
-        assert np.array_equal(release.parts[0][0], signs @ np.hstack([rows, *beside]))

@@ -110,22 +110,19 @@ WHOLE = {
     "raw": (co.PrivateGram(cross="secure"), "secure"),
     "inference": (co.PrivateGram(purpose="inference"), "secure"),
     "encrypted": (co.PrivateGram(), "parties"),
-    "buckets": (co.PrivateGram(cross="secure", sketch_rows=8), "secure"),
-    "sketch": (co.PrivateGram(cross="sketch"), "nobody"),
 }
 
 
 @pytest.mark.parametrize("way", WHOLE)
-def test_a_model_of_masked_bucketed_or_sketched_rows_is_the_same_to_the_bit_in_both(tmp_path, way):  # noqa: F811
-    """Under one run id, from which the public randomness of buckets and sketches follows; masks are drawn anew and must cancel."""
+def test_a_model_of_masked_or_encrypted_rows_is_the_same_to_the_bit_in_both(tmp_path, way):  # noqa: F811
+    """Under one run id, from which the public matrix of an encryption follows; masks are drawn anew and must cancel."""
     made, (method, trust) = organisations(tmp_path), WHOLE[way]
     privacy = co.Privacy(4.0, 1e-6, trust=trust, label_bound=1.0)
     apart, here = both_ways(made, method, privacy)
     other = in_one(made, bytes(32), method=method, privacy=privacy, noise=co.SeededNoise(1))
     for name in made.names:
         np.testing.assert_array_equal(apart.coefficients[name], here.coefficients[name])
-        # Sums over all rows know no order; a bucket or a sketch has other rows under another secret, and errors of an
-        # encryption meet other rows.
+        # Sums over all rows know no order; errors of an encryption meet other rows under another secret.
         assert np.array_equal(here.coefficients[name], other.coefficients[name]) == (way in ("raw", "inference"))
     assert apart.intercept == here.intercept
     # The coordinator holds the release of a run between organisations, with the names that their schemas declare.

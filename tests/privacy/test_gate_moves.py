@@ -23,8 +23,7 @@ import colonnade as co
 from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels, SendNoisyModel
 from colonnade.methods.frank_wolfe.central import Choose
 from colonnade.methods.frank_wolfe.private_block import HashedSketch, InsideOffer, InsideTurn, Slope
-from colonnade.methods.gram.integer_rows import Buckets
-from colonnade.methods.gram.local import Local, Products, SendSketch
+from colonnade.methods.gram.local import Local, Products
 from colonnade.methods.gram.rule import RowFrame, whole_frame
 from colonnade.methods.method import Labels, SendLabels
 from colonnade.model.job import Job
@@ -32,7 +31,7 @@ from colonnade.privacy.block import COLUMN, Block
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import SeededNoise, choice_grid, own_part, shared_scale
 from colonnade.privacy.values import release
-from colonnade.runtime.program import COORDINATOR, public_bytes
+from colonnade.runtime.program import COORDINATOR
 from tests.helpers import gram_runs
 from tests.helpers.at_the_gate import Watched, handed
 
@@ -315,7 +314,7 @@ def test_labels_and_own_products_move_as_charged(parties, form, k):
     """Labels 2·Y·k, of which 1/√k is reached; products √2(N + c² + τ²)·k, by rows [a, c, τ] and [a′, c, τ] at right angles."""
     n, columns = 12, {name: [2 * i, 2 * i + 1] for i, name in enumerate("abcd"[:parties])}
     job, method = gram_job(n, k, columns), co.PrivateGram(cross="none")
-    local = Local(job, False)
+    local = Local(job)
     (c, tau), step = local.beside("a"), local.figures.step
     N = squares(1.0, step)
     turn = -(c**2 + tau**2) / N  # a·a′ = −(c² + τ²)
@@ -329,24 +328,6 @@ def test_labels_and_own_products_move_as_charged(parties, form, k):
     judge(labels, 2.0 * Y * k, nearly=0.999 / math.sqrt(k))
     judge(products, math.sqrt(2) * (N + c**2 + tau**2) * k)
     assert products[2].weights == pytest.approx((1.0, HALF, HALF, HALF), rel=1e-9)
-
-
-@UNITS
-@pytest.mark.parametrize("who", ["a", "b"], ids=["label holder", "another"])
-def test_buckets_of_a_sketch_move_as_charged(who, k):
-    """Δ = 2√(N + τ²)·k at the label holder, 2√N·k elsewhere: rows of one bucket that turn round along its signs."""
-    n = 30
-    job, method = gram_job(n, k, {"a": [0, 1], "b": [2, 3]}), co.PrivateGram(cross="sketch")
-    local = Local(job, True)
-    hashed = Buckets(public_bytes("run", "buckets"), n, local.buckets)
-    bucket = np.bincount(hashed._bucket).argmax()
-    rows = np.flatnonzero(hashed._bucket == bucket)[:k]
-    X, y = np.zeros((n, 2)), np.zeros(n)
-    X[rows, 0], y[rows] = hashed._sign[rows], Y * hashed._sign[rows]
-    (found,) = moves(method, job, who, [(X, y), (-X, -y)], [SendSketch(local.buckets)])
-    tau = local.beside("a")[1] if who == "a" else 0
-    assert (tau > 0) == (found[2].parts[0].shape[1] == 3) == (who == "a")
-    judge(found, 2.0 * math.sqrt(squares(1.0, local.figures.step) + tau**2) * k)
 
 
 # ---------------------------------------------------------------------------------------- Private Gram, on masked numbers
@@ -631,41 +612,6 @@ def test_class_sums_by_released_labels_move_as_charged(split, monkeypatch):
     reached = (2.5 * parties) / (2.5 * parties + 1) if split.positive else 4 * parties / (4.5 * parties + 1)
     judge((moved, one.sensitivity, None), sums_charge(split, figures.step, P), 0.97 * math.sqrt(reached))
     noised(told, split, sums_charge(split, figures.step, P), [2.0 / (figures.step * P), 1.0], 0.0)
-
-
-@UNITS
-@pytest.mark.parametrize("each", [2, 200], ids=["few rows each", "many rows each"])
-def test_a_gram_of_buckets_moves_as_charged(each, k, monkeypatch):
-    """Δ = min(√2N_b², 2N_b(2N + √d))·k, N_b² = N²·n/m: a person's rows in k buckets, each of which is full and turns one row.
-
-    The constant is the same in all rows: it never turns, so that of N² only N² − c² does. And a bucket of many rows
-    is at its bound before or after the turn, not on both sides of it.
-    """
-    split = Split(2, False, k)
-    n, m = 12 * each, 12
-    hashed = Buckets(public_bytes("run", "buckets"), n, m)
-    sign, fullest = hashed._sign, np.argsort(-np.bincount(hashed._bucket, minlength=m))[:k]
-    X, y, turned = np.zeros((n, 4)), np.ones(n), []
-    for bucket in fullest:
-        rows = np.flatnonzero(hashed._bucket == bucket)
-        full = rows[: max(2, round(math.sqrt(each)))]  # as many of one direction as a bucket holds before it is cut
-        X[full], y[full] = sign[full, None] * [1.0, 0.0, 1.0, 0.0], sign[full]
-        if each == 2:  # at right angles to the other row, so that the bucket turns by a right angle
-            X[full[0]] = sign[full[0]] * np.array([0.0, 1.0, 0.0, 1.0])
-        rest = rows[full.size :]
-        y[rest] = sign[rest] * np.where(np.arange(rest.size) % 2, 1.0, -1.0)  # the others' labels cancel
-        turned.append(full[0])
-    other, others = X.copy(), y.copy()
-    other[turned], others[turned] = -X[turned], -y[turned]
-    tables, method = [(X, y), (other, others)], co.PrivateGram(sketch_rows=m)
-    one, two, figures, told = compared(split, tables, method, RAW, monkeypatch, "joint")
-    whole = 2 * squares(1.0, figures.step) + figures.constant**2 + figures.label**2
-    bucket, row, d = math.sqrt(whole * n // m), math.sqrt(whole), 4 + 2
-    charge = min(math.sqrt(2) * bucket**2, 2 * bucket * (2 * row + math.sqrt(d))) * k
-    assert (math.sqrt(2) * bucket**2 < 2 * bucket * (2 * row + math.sqrt(d))) == (each == 2)
-    weights = GramWeights(2, 2, 1.0, sent=True)  # buckets of labels are no classes
-    judge((weighed(one, two, weights.all()), one.sensitivity, None), charge, nearly=0.8)
-    weights.noised(told, charge)
 
 
 @pytest.mark.parametrize(("parties", "positive"), [(2, False), (2, True), (4, False), (4, True)])

@@ -23,7 +23,7 @@ from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels, Send
 from colonnade.methods.frank_wolfe.central import Choose
 from colonnade.methods.frank_wolfe.private_block import InsideTurn, SendColumn, Slope
 from colonnade.methods.gram.integer_rows import Grid, IntegerRows
-from colonnade.methods.gram.local import Local, Products, SendSketch
+from colonnade.methods.gram.local import Products
 from colonnade.methods.gram.messages import Prepare
 from colonnade.methods.gram.secure_design import Design
 from colonnade.methods.gram.secure_release import check_prepare
@@ -78,8 +78,6 @@ class Case:
         if isinstance(self.method, co.PrivateSharingADMM):
             return [SendNoisyLabels(), Couple(slope), Couple(y), SendNoisyModel(slope)]
         if isinstance(self.method, co.PrivateGram):
-            if self.method.cross == "sketch":
-                return [SendSketch(Local(self.job(), True).buckets)]
             return [SendLabels(), Products(y)]
         if self.trust == "consortium":
             return [SendLabels(), InsideTurn(release(slope)), SendColumn(release(0)), InsideTurn(release(y))]
@@ -104,7 +102,6 @@ CASES = [
     *two(co.PrivateSharingADMM(rounds=3), RIDGE),
     *two(co.PrivateSharingADMM(rounds=3), RIDGE, unit=COLUMN),
     *two(co.PrivateGram(cross="none"), RIDGE),
-    *two(co.PrivateGram(cross="sketch"), RIDGE),
 ]
 every_program = pytest.mark.parametrize("case", CASES, ids=str)
 
@@ -223,7 +220,7 @@ def test_whatever_finite_numbers_a_coordinator_sends_a_row_moves_no_further_than
 @pytest.mark.parametrize("bad", NO_NUMBERS, ids=["nan", "inf", "-inf", "signalling"])
 def test_a_message_that_holds_no_number_is_refused_whatever_the_data(case, bad):
     X, labels, y, slope = table()
-    read = [m for m in case.asked(y, slope) if not isinstance(m, Choose | SendLabels | SendNoisyLabels | SendSketch)]
+    read = [m for m in case.asked(y, slope) if not isinstance(m, Choose | SendLabels | SendNoisyLabels)]
     for data in (X, np.zeros_like(X), np.full_like(X, np.nan)):
         for sent in (np.full(ROWS, bad), np.where(np.arange(ROWS) == 5, bad, slope)):
             if read:
@@ -246,7 +243,7 @@ def test_rows_of_a_secure_release_stay_within_their_length_however_they_are_desc
     job = Job(co.Problem(co.Logistic(), **RIDGE), fed.roster(), co.Privacy(60.0, 1e-6, trust="secure", row_norm=1.5))
     told = {
         "step": 2.0**-6, "bits": 32, "norm2": np.array([4000, 2000]), "constant": 50,
-        "label": 50, "buckets": 0, "keep": np.array([0, 1]), "centre": np.zeros(2), "scale": np.ones(2),
+        "label": 50, "keep": np.array([0, 1]), "centre": np.zeros(2), "scale": np.ones(2),
     }  # fmt: skip
     told[what] = bad if what == "step" else np.array([bad, 1.0])
     design = Design(job, co.PrivateGram())

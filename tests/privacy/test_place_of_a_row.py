@@ -53,9 +53,7 @@ def nobody(**bounds):
 
 WAYS = {
     "noisy labels": (co.PrivateGram(cross="none"), RIDGE, nobody()),
-    "sketch": (co.PrivateGram(cross="sketch"), RIDGE, nobody()),
     "released labels": (co.PrivateGram(labels="released"), RIDGE, co.Privacy(2.0, 1e-6, trust="secure")),
-    "buckets": (co.PrivateGram(sketch_rows=4), RIDGE, co.Privacy(60.0, 1e-6, trust="secure")),
     "sharing ADMM": (co.PrivateSharingADMM(rounds=3), RIDGE, nobody(row_norm=1.5)),
     "block Frank-Wolfe": (co.PrivateBlockFrankWolfe(rounds=2, sketch_rows=8), BALL, nobody(feature_bound=1.0)),
 }
@@ -183,7 +181,7 @@ def run_of(federation, way, monkeypatch, earlier=None):
         job = Job(problem, federation.roster(), privacy)
         method.check(job)
         blocks = blocks_with_labels(federation, job)
-        # One id for all, so that buckets and sketches are the same: they are public, and the same for both neighbours.
+        # One id for all, so that sketches are the same: they are public, and the same for both neighbours.
         args = "run", federation, job, method, method.price(job), blocks, MemoryStore(), lambda _: None, None
         run = RunDriver(*args)
         with run.hosted(co.InProcess()):
@@ -472,7 +470,7 @@ def test_public_labels_keep_the_order_of_the_key_and_the_statement_says_so(monke
 
 
 @pytest.mark.chance(0, "texts of the statement: nothing that was drawn is compared")
-def test_a_gram_matrix_without_buckets_has_no_order_and_its_statement_needs_none(tmp_path):
+def test_a_gram_matrix_has_no_order_and_its_statement_needs_none(tmp_path):
     people, terms = People.made(), co.Privacy(60.0, 1e-6, trust="secure")
     fit = co.fit(people.federation(), RIDGE, co.PrivateGram(), terms, store=tmp_path)
     assert not {PLACE_BY_HASH, PLACE_BY_KEY, PLACE_BY_TABLE} & set(fit.privacy.conditions)

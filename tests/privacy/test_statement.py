@@ -147,9 +147,7 @@ def test_the_epsilon_that_was_asked_for_stands_in_the_sentence():
     ("method", "word"),
     [
         (co.PrivateGram(), "secure"),
-        (co.PrivateGram(sketch_rows=5), "secure"),
         (co.PrivateGram(cross="none"), "nobody"),
-        (co.PrivateGram(cross="sketch"), "nobody"),
         (co.PrivateBlockFrankWolfe(), "nobody"),
         (co.PrivateSharingADMM(), "nobody"),
         (co.CentralFrankWolfe(), "nobody"),

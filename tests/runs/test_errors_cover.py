@@ -169,7 +169,7 @@ LASSO = co.Problem(co.LeastSquares(), penalty=co.Lasso(0.01), intercept=True)
 PENALTY = co.Problem(co.LeastSquares(), penalty=co.Ridge(1.0), intercept=True)
 
 
-@pytest.mark.chance(0, "noise is seeded; with buckets the reason follows from the method, not from where rows fall")
+@pytest.mark.chance(0, "noise is seeded, and masks alone are drawn")
 @pytest.mark.parametrize(
     ("why", "asked"),
     [
@@ -181,8 +181,6 @@ PENALTY = co.Problem(co.LeastSquares(), penalty=co.Ridge(1.0), intercept=True)
         ("prove that rows", {"schema_norm": 0.5}),
         ("noise is too large", {"epsilon": 2.0, "alike": 0.9}),
         ("centred", {"epsilon": 0.01}),
-        ("buckets", {"method": co.PrivateGram(sketch_rows=4096)}),
-        ("sketches", {"method": co.PrivateGram(cross="sketch"), "trust": "nobody"}),
         ("left out", {"method": co.PrivateGram(cross="none"), "trust": "nobody"}),
         ("centred", {"method": co.PrivateGram(screen=1)}),
     ],

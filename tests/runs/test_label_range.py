@@ -61,7 +61,6 @@ METHODS = [
     (co.PrivateGram(), "consortium", NUMBERS),
     (co.PrivateGram(labels="released", screen=11), "secure", NUMBERS),
     (co.PrivateGram(cross="none"), "nobody", NUMBERS),
-    (co.PrivateGram(cross="sketch"), "nobody", NUMBERS),
     (co.PrivateSharingADMM(rounds=1), "nobody", co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))),
     (co.PrivateBlockFrankWolfe(rounds=2), "nobody", co.Problem(co.LeastSquares(), constraint=co.L1Ball(1.0))),
 ]

@@ -366,18 +366,10 @@ def test_a_release_for_prediction_that_bends_rows_is_refused(tmp_path):
 
 
 @pytest.mark.chance(0, "a refusal by the settings alone")
-@pytest.mark.parametrize("cross", ["none", "sketch"])
-def test_products_that_are_missing_or_sketched_are_refused(cross, tmp_path):
+def test_products_that_are_missing_are_refused(tmp_path):
     privacy = co.Privacy(4.0, 1e-6, trust="nobody")
-    fit = run(tmp_path, method=co.PrivateGram(cross=cross), privacy=privacy)
-    with pytest.raises(co.InvalidInput, match=r"missing|sketches"):
-        fit.inference()
-
-
-@pytest.mark.chance(0, "a refusal by the settings alone")
-def test_buckets_are_refused(tmp_path):
-    fit = run(tmp_path, method=co.PrivateGram(sketch_rows=2000))
-    with pytest.raises(co.InvalidInput, match="buckets"):
+    fit = run(tmp_path, method=co.PrivateGram(cross="none"), privacy=privacy)
+    with pytest.raises(co.InvalidInput, match="missing"):
         fit.inference()
 
 
@@ -421,7 +413,7 @@ def test_people_with_several_rows_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("settings", "says"),
-    [({"cross": "none"}, "cross='none'"), ({"screen": 3}, "screen=3"), ({"sketch_rows": 9}, "sketch_rows=9")],
+    [({"cross": "none"}, "cross='none'"), ({"screen": 3}, "screen=3")],
 )
 def test_inference_takes_no_other_release(settings, says):
     with pytest.raises(co.InvalidInput, match=says):
@@ -541,7 +533,7 @@ def test_noise_below_zero_and_figures_that_are_nan_are_refused(field, bad, says,
 
 ONE_OFF = [
     ({"norms": {"clinic": 1.0, "lab": -1.0}}, "norms must be lengths from 0 on, by party"),
-    ({"buckets": -1}, "buckets must be a whole number from 0 on; got -1"),
+    ({"unit_rows": -1}, "unit_rows must be a whole number from 0 on; got -1"),
     ({"unit_rows": 1.0}, "unit_rows must be a whole number from 0 on; got 1.0"),
     ({"reach": 0.0}, "reach must be a finite number above 0; got 0.0"),
     ({"step": -1.0}, "step must be a finite number above 0; got -1.0"),

@@ -59,13 +59,12 @@ CASES = {
     "groups": (co.Problem(co.Logistic(), penalty=co.GroupLasso(1e-3), intercept=True), co.PrivateGram(), "back"),
     "select": (RIDGE, co.PrivateGram(penalty="select"), "back"),
     "nobody": (RIDGE, co.PrivateGram(cross="none"), "back"),
-    "sketch": (RIDGE, co.PrivateGram(cross="sketch"), "back"),
 }
 
 
 @pytest.fixture(scope="module")
 def fits(tmp_path_factory) -> dict[str, co.Fit]:
-    """Seeded noise: the sketch alone is drawn anew in every run."""
+    """Seeded noise: masks alone are drawn anew in every run."""
     made = {}
     for name, (problem, method, label) in CASES.items():
         privacy = replace(BUDGET, trust="nobody") if method.cross != "secure" else BUDGET
@@ -74,7 +73,7 @@ def fits(tmp_path_factory) -> dict[str, co.Fit]:
     return made
 
 
-@pytest.mark.chance(0, "two solutions of one release, whatever the sketch is")
+@pytest.mark.chance(0, "two solutions of one release")
 @pytest.mark.parametrize("case", CASES)
 def test_without_nobody_the_release_gives_the_same_model_again(fits, case: str, tmp_path: Path) -> None:
     fit = fits[case]
@@ -89,7 +88,7 @@ def test_without_nobody_the_release_gives_the_same_model_again(fits, case: str, 
         assert set(again.remarks) == set(fit.remarks)
 
 
-@pytest.mark.chance(0, "figures are finite and names are those of the parties, whatever the sketch is")
+@pytest.mark.chance(0, "figures are finite and names are those of the parties")
 @pytest.mark.parametrize("case", CASES)
 def test_a_model_without_a_party_needs_nothing_of_it(fits, case: str) -> None:
     less = fits[case].without("lab")
@@ -117,7 +116,7 @@ def test_it_is_free_and_every_ledger_stays_as_it_was(tmp_path: Path) -> None:
     assert less.communication == fit.communication
 
 
-@pytest.mark.chance(0, "noise is seeded, and neither fit that is compared has a sketch")
+@pytest.mark.chance(0, "noise is seeded")
 def test_predictions_are_near_those_of_a_run_made_without_the_party(fits, tmp_path: Path) -> None:
     """Both are noisy estimates of one model. In 40 runs the correlation was .9982 (sd .0009) and probabilities were .011
     apart (sd .003): the bounds are over ten sds away, and the noise is seeded."""
@@ -129,7 +128,7 @@ def test_predictions_are_near_those_of_a_run_made_without_the_party(fits, tmp_pa
     assert np.abs(chances).mean() < 0.05
 
 
-@pytest.mark.chance(0, "noise is seeded, and the fit that is compared has no sketch")
+@pytest.mark.chance(0, "noise is seeded")
 def test_what_the_party_shared_with_others_is_theirs_then(fits) -> None:
     """Income goes with age: left out of the scores its part is lost, solved again age stands for it. In 40 runs the mean
     was off by .002 (sd .001) and the AUC better by .004 (sd .0025): the bounds are over five sds away, and the noise is

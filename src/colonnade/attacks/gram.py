@@ -146,7 +146,4 @@ ATTACKS: Mapping[str, Target] = {
     "own-gram": _target(
         "noisy labels, then every party's own Gram matrix", gram_runs.OWN, coordinator=_ALL_LOCAL, reader=_READER
     ),
-    "bucket-gram": _target(
-        "noisy buckets of every party's columns", gram_runs.BUCKETS, coordinator=_ALL_LOCAL, reader=_READER
-    ),
 }

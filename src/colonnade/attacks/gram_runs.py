@@ -39,7 +39,7 @@ from colonnade.methods.gram.design import (
     sums_weights,
 )
 from colonnade.methods.gram.design import OWN as OWN_RING
-from colonnade.methods.gram.integer_rows import Buckets, IntegerRows
+from colonnade.methods.gram.integer_rows import IntegerRows
 from colonnade.methods.gram.local import Local, LocalParts
 from colonnade.methods.gram.messages import Diagonal, Masked, Parts, Prepare, Widths
 from colonnade.methods.gram.private_gram import PrivateGram
@@ -55,7 +55,7 @@ from colonnade.privacy.mechanisms import Noise, SystemNoise, gaussian_sigma
 from colonnade.privacy.statement import Privacy
 from colonnade.privacy.values import Private
 from colonnade.problem import LeastSquares, Logistic, Problem, Ridge
-from colonnade.runtime.program import COORDINATOR, public_bytes
+from colonnade.runtime.program import COORDINATOR
 
 ONE, TWO = "one", "two"
 NAMES = (ONE, TWO)
@@ -133,7 +133,6 @@ FIRST_SUMS = World(PrivateGram(), "secure", 12)
 FIRST_LABELS = World(PrivateGram(labels="released"), "secure", 12)
 SHARED = World(PrivateGram(purpose="inference"), "consortium", 3_000, numbers=True)
 OWN = World(PrivateGram(cross="none"), "nobody", 12)
-BUCKETS = World(PrivateGram(cross="sketch"), "nobody", 12)
 
 
 class Quiet(SystemNoise):
@@ -459,16 +458,15 @@ def masks_score(world: World, setting: Setting, view: View) -> float:
 
 def local_likelihood(world: World, setting: Setting, view: View) -> float:
     """The likelihood ratio of all that left the parties, labels first."""
-    local = Local(world.job(setting), world.method.cross == "sketch")
+    local = Local(world.job(setting))
     tables = [world.blocks(setting, side) for side in (True, False)]
-    total = _labels(None if local.sketch else local.labels, view, tables)
-    labels = np.zeros(0) if local.sketch else view.all(TWO, COORDINATOR, Labels)[0].values.value
+    total = _labels(local.labels, view, tables)
+    labels = view.all(TWO, COORDINATOR, Labels)[0].values.value
     for name in NAMES:
         parts = [part.value.values for part in view.all(name, COORDINATOR, LocalParts)[0].parts]
         sigma = gaussian_sigma(local.sensitivity(name), local.rho(name))
         means = [local_means(local, table[name], name, labels) for table in tables]
-        weights = (1.0,) if local.sketch else (1.0, HALF, HALF, HALF)
-        for part, mean1, mean2, weight in zip(parts, *means, weights, strict=True):
+        for part, mean1, mean2, weight in zip(parts, *means, (1.0, HALF, HALF, HALF), strict=True):
             total += float(_ratio(OWN_RING.signed(part), mean1, mean2, weight * sigma))
     return total
 
@@ -480,10 +478,6 @@ def local_means(local: Local, block: Block, name: str, labels: Floats) -> tuple[
     rows = IntegerRows(block, grid(local.job, name, local.figures, *plain, whole=False)).rows(0, block.rows)
     rows = rows.astype(np.int64)
     constant, label = local.beside(name)
-    if local.sketch:
-        columns = [*rows.T, *([block.own_labels().astype(np.int64) * label] if label else [])]
-        buckets = Buckets(public_bytes(RUN, "buckets"), block.rows, local.buckets)
-        return (np.column_stack([buckets.of_column(column, None) for column in columns]),)
     cut = np.rint(np.clip(labels / local.labels.limit, -1.0, 1.0) * label).astype(np.int64)
     gram = rows.T @ rows
     return np.diag(gram), gram[np.triu_indices(every.size, 1)], constant * rows.sum(axis=0), rows.T @ cut

@@ -71,7 +71,6 @@ class ReleasedGram:
     rule: str
     cross: str
     step: float
-    buckets: int = 0
     sums: Sums | None = None  # by class, of these columns: where they were released first and no row was shortened
     cut: bool = False  # whether entries of curves were cut toward zero instead of rounded to the nearest step
     solving: Solving | None = None  # what it was solved with beside itself

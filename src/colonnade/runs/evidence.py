@@ -75,9 +75,8 @@ def class_sums(release: Release | None) -> ClassSums | str:
         return ClassSums(sums.positive, sums.negative, sums.noise, 2.0 * sums.half_squares, sums.count, rows)
     if release.rule != "raw":
         return "class sums were not kept: rows were shortened to less than their schemas prove; leave row_norm out"
-    if release.cross != "secure" or release.buckets:
-        how = f"{release.buckets:,} buckets" if release.cross == "secure" else f"cross={release.cross!r}"
-        return f"{how} releases no counts by class; co.PrivateGram(cross='secure') without sketch_rows does"
+    if release.cross != "secure":
+        return f"cross={release.cross!r} releases no counts by class; co.PrivateGram(cross='secure') does"
     if not release.proven:
         return "rows may have been shortened, so that sums are no counts; leave row_norm out"
     ones = release.matrix[:size, size]

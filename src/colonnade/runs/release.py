@@ -109,8 +109,6 @@ class Release:
         Whether the schemas prove that no row is longer.
     step
         Entries were rounded to it.
-    buckets
-        How many buckets rows were added into; 0: products ran over the rows themselves.
     cut
         Whether entries of curves were cut toward zero instead of rounded to the nearest step.
     unit_rows
@@ -140,7 +138,6 @@ class Release:
     norms: Mapping[str, float]
     proven: bool
     step: float
-    buckets: int
     cut: bool
     unit_rows: int
     penalised: bool
@@ -236,10 +233,7 @@ class Release:
     def refusal(self) -> str | None:
         """Why no interval or test would hold, and what to do; None: they do."""
         if self.cross != "secure":
-            what = "are missing" if self.cross == "none" else "come from sketches, whose errors depend on each other"
-            return f"products between columns of different parties {what} (cross={self.cross!r}). {AGAIN}."
-        if self.buckets:
-            return f"rows were added into {self.buckets:,} buckets, so that errors depend on each other. {AGAIN}."
+            return f"products between columns of different parties are missing (cross={self.cross!r}). {AGAIN}."
         if self.rule != "raw":
             how = "centred, scaled and shortened by what was released first"
             return f"rows were {how} (rule {self.rule!r}), which makes coefficients of other rows. {AGAIN}."
@@ -562,7 +556,6 @@ def release_of(
         norms=gram.norms,
         proven=gram.proven,
         step=gram.step,
-        buckets=gram.buckets,
         cut=gram.cut,
         unit_rows=job.roster.unit.rows,
         penalised=job.problem.penalty is not None or job.problem.constraint is not None,

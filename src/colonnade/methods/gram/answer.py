@@ -221,7 +221,7 @@ def released_gram(
     norms = {name: lengths[name] for name in job.roster.with_columns}
     of_rows = (frame.keep, frame.centre, frame.scale, norms)
     kept = None if sums is None else sums.of(frame.keep)
-    return ReleasedGram(gram.matrix, gram.noise, *of_rows, proven, rule, cross, figures.step, figures.buckets, kept)
+    return ReleasedGram(gram.matrix, gram.noise, *of_rows, proven, rule, cross, figures.step, kept)
 
 
 def doubts(solved: GramSolution) -> tuple[str, ...]:

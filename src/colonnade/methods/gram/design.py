@@ -13,12 +13,6 @@ Sensitivities (docs/understand/privacy/gram.md, Private Gram): with row k of par
     sums    √(Σ 2·norm2·P² (4 if a column may be negative) + (P/step)² + Σ bound²·norm2·(P·step)²/2)
 
 times the rows that one unit may have. P is the largest weight of a label in class sums.
-
-With `buckets` m, rows with common random signs are first added into m buckets, and bucket vectors clipped like rows, at
-√(n/m) times their bounds: products then run over m rows instead of n. One row moves one bucket, both within N_b, by at
-most 2N + √d (clipping to a ball expands no distance, cutting toward zero adds at most one step an entry), so that
-
-    joint   min(√2·N_b², 2·N_b·(2N + √d)),   N² = Σ norm2 + c² + τ²,   N_b² = n/m·N²
 """
 
 from __future__ import annotations
@@ -70,21 +64,11 @@ class Figures:
     constant: int  # c in steps; 0 in sums
     label: int  # τ·Y in steps; P in sums
     rows: int
-    buckets: int = 0  # 0: products run over the rows themselves
 
     @property
     def alone(self) -> bool:
         """Class sums by labels that were released before: every party computes its own."""
         return self.name == "sums" and not any(self.widths.values())
-
-    @property
-    def length(self) -> int:
-        """Rows of the matrices that are multiplied."""
-        return self.buckets or self.rows
-
-    def bucketed(self, bound: int) -> int:
-        """The bound of a bucket's part whose row's part is bounded by √bound: squares grow by n/m."""
-        return bound * self.rows // self.buckets if self.buckets else bound
 
     def pairs(self, job: Job) -> tuple[tuple[str, str], ...]:
         """Whose columns are multiplied: in class sums everybody's with the label holder's."""
@@ -144,7 +128,6 @@ def plan_joint(
     frame: RowFrame,
     rule: GramRule,
     rho: float,
-    buckets: int = 0,
     *,
     nearest: bool = False,
     exact: bool = False,
@@ -167,7 +150,7 @@ def plan_joint(
         constant, label = (max(1, round(math.sqrt(share * whole))) for share in (rule.constant_share, rule.label_share))
         if exact:  # labels on a grid of a power of two stay what they are
             label = 1 << (label.bit_length() - 1)
-        return Figures("joint", step, bits, norm2, widths, constant, label, job.roster.rows, buckets)
+        return Figures("joint", step, bits, norm2, widths, constant, label, job.roster.rows)
 
     def noise(made: Figures) -> float:
         return joint_sensitivity(job, made) / math.sqrt(2.0 * rho)
@@ -194,10 +177,7 @@ def _fitted(
     fast: int,
 ) -> Figures:
     """A step at which rounding is small against the noise, finer where a ring of `fast` bits has room, and the ring it
-    needs.
-
-    With the same number of rows in buckets, fewer of them, products are bounded alike.
-    """
+    needs."""
 
     def at(levels: int) -> tuple[Figures, int]:
         step = 2.0 ** math.ceil(math.log2(largest / levels))  # a power of two keeps columns of zeros and ones exact
@@ -307,12 +287,7 @@ def grid(
 def joint_sensitivity(job: Job, figures: Figures) -> float:
     """√2·(Σ norm2 + c² + τ²): how far the Gram matrix moves in Frobenius norm when one unit is replaced."""
     whole = sum(figures.norm2.values()) + figures.constant**2 + figures.label**2
-    moved = math.sqrt(2.0) * whole
-    if figures.buckets:
-        row, bucket = math.sqrt(whole), math.sqrt(figures.bucketed(whole))
-        width = sum(figures.widths.values()) + 1
-        moved = min(math.sqrt(2.0) * figures.bucketed(whole), 2.0 * bucket * (2.0 * row + math.sqrt(width)))
-    return _up(moved * job.roster.unit.rows)
+    return _up(math.sqrt(2.0) * whole * job.roster.unit.rows)
 
 
 def sums_sensitivity(job: Job, figures: Figures) -> float:

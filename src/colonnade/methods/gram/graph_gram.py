@@ -299,10 +299,10 @@ class GraphGram(GramSettings, GraphMethod):
 
     def check(self, job: Job) -> None:
         self.check_trust(job)
-        if self.cross != "secure" or self.labels != "secure" or self.sketch_rows is not None:
+        if self.cross != "secure" or self.labels != "secure":
             raise InvalidInput(
-                "private Gram on a graph computes products by two parties alone: leave cross=, labels= and "
-                "sketch_rows= out, or topology=."
+                "private Gram on a graph computes products by two parties alone: leave cross= and labels= out, or "
+                "topology=."
             )
         if job.privacy is None:
             raise InvalidInput(

@@ -9,7 +9,7 @@ sensitivity built on it is exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,6 @@ from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring import whole_rows
 from colonnade.model.job import Job
 from colonnade.privacy.block import LARGEST, Block, clean_cells
-
-CHUNK = 1 << 14  # rows read at a time
 
 
 @dataclass(frozen=True)
@@ -108,12 +106,12 @@ class IntegerRows:
         long = squares(whole)
         self.shortened += int(np.count_nonzero(far | (long > grid.norm2)))
         factor = np.where(long > grid.norm2, np.sqrt(grid.norm2 / np.maximum(long, 1)), 1.0)
-        while True:  # as in `within`
+        while True:
             shorter = np.where(factor[row] < 1.0, np.trunc(whole * factor[row]), whole).astype(np.int64)
             left = squares(shorter) > grid.norm2
             if not left.any():
                 return sparse.csr_array((shorter, place, part.indptr), shape=part.shape)
-            factor[left] *= 1.0 - 2.0**-40
+            factor[left] *= 1.0 - 2.0**-40  # a hair of rounding is left; try again
 
 
 def check_room(width: int, norm2: int) -> None:
@@ -121,56 +119,8 @@ def check_room(width: int, norm2: int) -> None:
     if width * norm2 >= 1 << 63:
         raise InvalidInput(
             f"squares of {width:,} entries within a length of {math.isqrt(norm2):,} steps do not fit 63 bits: lower "
-            "row_norm, or raise sketch_rows."
+            "row_norm."
         )
-
-
-def within(whole: Integers, norm2: int) -> tuple[Integers, int]:
-    """Rows whose squares sum to at most norm2, the longer ones shortened and cut toward zero; and how many those
-    were."""
-    check_room(whole.shape[1], norm2)
-    reach = math.isqrt(norm2)
-    far = np.zeros(len(whole), bool)
-    if whole.max(initial=0) > reach or whole.min(initial=0) < -reach:
-        # Squares of such entries may wrap round and look short. To cut entries, like shortening rows, expands no
-        # distance.
-        far[:] = (np.abs(whole) > reach).any(axis=1)
-        np.clip(whole, -reach, reach, out=whole)
-    squares = (whole**2).sum(axis=1)
-    shortened = int(np.count_nonzero(far | (squares > norm2)))
-    over = np.flatnonzero(squares > norm2)
-    factor = np.sqrt(norm2 / np.maximum(squares[over], 1))
-    while over.size:
-        shorter = np.trunc(whole[over] * factor[:, None]).astype(np.int64)
-        long = (shorter**2).sum(axis=1) > norm2
-        whole[over[~long]] = shorter[~long]
-        over, factor = over[long], factor[long] * (1.0 - 2.0**-40)  # a hair of rounding is left; try again
-    return whole, shortened
-
-
-class Buckets:
-    """Rows added up with public random signs into a few buckets, the same ones at every party."""
-
-    def __init__(self, seed: bytes, rows: int, count: int) -> None:
-        random = np.random.Generator(np.random.Philox(int.from_bytes(seed[:16], "little")))
-        self._bucket, self._sign = random.integers(count, size=rows), 2 * random.integers(2, size=rows) - 1
-        self._count = count
-
-    def of(self, rows: IntegerRows, norm2: int | None) -> Callable[[int, int], Integers]:
-        """The buckets of a matrix, each shortened to √norm2 where that is given; read a few at a time."""
-        total = np.zeros((self._count, rows.columns), np.int64)
-        for first in range(0, rows.count, CHUNK):
-            part = slice(first, min(first + CHUNK, rows.count))
-            np.add.at(total, self._bucket[part], self._sign[part, None] * rows.rows(first, part.stop - first))
-        if norm2 is not None:
-            total, _ = within(total, norm2)
-        return lambda first, count: total[first : first + count]
-
-    def of_column(self, column: Integers, bound2: int | None) -> Integers:
-        """The buckets of one column, cut to ±√bound2 where that is given."""
-        total = np.zeros(self._count, np.int64)
-        np.add.at(total, self._bucket, self._sign * column)
-        return total if bound2 is None else np.clip(total, -math.isqrt(bound2), math.isqrt(bound2))
 
 
 def norms(job: Job) -> dict[str, float]:

@@ -24,7 +24,7 @@ from colonnade.methods.gram.lwe_design import Exchange, Mechanism, Side, check_f
 from colonnade.methods.gram.lwe_products import Line, Products, Star
 from colonnade.methods.gram.messages import Parts, SendParts
 from colonnade.methods.gram.rule import whole_frame
-from colonnade.methods.gram.secure_design import Design, Layout, fixed_labels
+from colonnade.methods.gram.secure_design import Design, Layout
 from colonnade.methods.gram.secure_release import Collected, OwnMatrix, Prepared, SumsOfRows, gram_matrix
 from colonnade.privacy.events import Scope
 from colonnade.privacy.values import Packed, Private
@@ -45,11 +45,6 @@ def check_encrypted(design: Design) -> None:
     """Refuse a run of which a release does not fit under encryption, before any of them is paid for."""
     privacy = design.job.privacy
     assert privacy is not None
-    if (rows := design.settings.sketch_rows) is not None:
-        raise InvalidInput(
-            f"sketch_rows={rows} goes with trust='secure' or 'consortium': entries of buckets are too large under the "
-            "encryption of trust='parties'. Leave it out, or take another trust model."
-        )
     check_failure(privacy.epsilon, privacy.delta, len(design.stages))
     if design.sums is not None:
         exchange_of(design, design.sums, Layout(design.job, design.sums, whole_frame(design.columns)))
@@ -73,7 +68,7 @@ def _known(
     sigma = noise_sd(design.sensitivity(figures), design.rho(figures.name), 1.0)
     weight = 1.0 if figures.name == "sums" else HALF
     sensitivity = design.bare_sensitivity(figures) / design.job.roster.unit.rows
-    mechanism = Mechanism(figures.length, sigma, weight, sensitivity, design.secrets)
+    mechanism = Mechanism(figures.rows, sigma, weight, sensitivity, design.secrets)
     return sides, figures.pairs(design.job), mechanism
 
 
@@ -226,8 +221,8 @@ def collect_gram(design: Design, prepared: Prepared) -> Program[Floats]:
 
 def read_gram(design: Design, prepared: Prepared, got: Collected) -> Floats:
     """The same, from what came."""
-    job, figures, layout = design.job, prepared.figures, prepared.layout
-    fixed = fixed_labels(job, figures)
+    job, layout = design.job, prepared.layout
+    fixed = job.problem.loss.classifies
     diagonal, rest = np.zeros(layout.owner.size), {}
     for name, (squares, *others) in got.own.items():
         here = layout.mine(name)

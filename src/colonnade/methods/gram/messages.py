@@ -103,7 +103,6 @@ class Prepare:
     norm2: Integers  # by party, in roster order
     constant: int
     label: int
-    buckets: int
     keep: Integers  # places among all columns, in roster order
     centre: Floats
     scale: Floats

@@ -9,7 +9,6 @@ Cross    secure  every product, noised in full by both of its parties           
                  the same, computed by the two parties alone (lwe_products.py)             trust "parties"
                  the same, exact inside and noised once on the way out                     trust "consortium"
          none    products within parties only, after one noisy release of the labels       trust "nobody"
-         sketch  products of noisy sketches of all columns                                 trust "nobody"
 Leaves   integers: noisy sums of products of rows clipped to public bounds; and masked columns, to a coordinator that
          has no mask.
 Price    rho in all: docs/understand/privacy/gram.md. Which columns are centred, scaled or kept follows from what was
@@ -41,7 +40,6 @@ from colonnade.methods.gram.local import (
     Local,
     LocalParts,
     Products,
-    SendSketch,
     local_coordinator,
     local_party,
 )
@@ -167,7 +165,6 @@ def conclude(
     proven = all(map(prepared.layout.whole, present))
     cut = any(cut_toward_zero(job, name, joint) for name in present)
     doubt = None if uncut(job) else "no declared schemas prove that rows and entries stay as they are"
-    doubt = "rows were added into buckets" if settings.sketch_rows else doubt
     every, bound = design.columns.owner.size, label_bound(job)
     rows, choose = job.roster.rows, settings.purpose == "prediction"
     curves = Curves(design.columns.level, directions(job), choose, design.columns.binary)
@@ -238,7 +235,6 @@ REPLIES: Replies = {
     SendParts: Parts,
     SendLabels: Labels,
     Products: LocalParts,
-    SendSketch: LocalParts,
     Finish: Done,
 }
 
@@ -252,7 +248,6 @@ def describe(design: Design, figures: Figures, frame: RowFrame, labels: Floats) 
         norm2=np.array([figures.norm2[p] for p in design.job.roster.parties]),
         constant=figures.constant,
         label=figures.label,
-        buckets=figures.buckets,
         keep=frame.keep,
         centre=frame.centre,
         scale=frame.scale,
@@ -275,18 +270,17 @@ def _tell_how(design: Design, figures: Figures, frame: RowFrame, labels: Floats,
 class PrivateGram(GramSettings, Method):
     """Settings.
 
-    cross        how products of columns of two parties are computed: "secure", "none" or "sketch" (see above).
-    screen       keep at most so many columns, chosen by their noisy class sums; None: from the budget and the sizes.
-    sketch_rows  add the rows into so many buckets before they are multiplied: fewer bytes, more noise; None: no.
-    labels       what class sums go by: "secure", the labels themselves, in products with every column; or "released",
-                 noisy labels, with which every party sums by itself: far fewer bytes with thousands of columns.
-    purpose      what the release is for. "prediction": rows are centred, scaled and shortened where that makes the
-                 model better. "inference": rows as they are, none shortened, the whole budget on one release, of which
-                 `fit.inference()` and `fit.release.regress(...)` make intervals and tests that cover.
-    topology     None: a star, with a coordinator; a co.Topology: none, under trust "parties". Every party talks to its
-                 neighbours only, and all of them solve the same problem from the same release.
-    penalty      the weight of the problem's penalty: "asked", as it is; or "select", the one of `fit.path` whose error
-                 on other rows is expected to be least, the noise counted in. It is chosen from the release, for free.
+    cross     how products of columns of two parties are computed: "secure" or "none" (see above).
+    screen    keep at most so many columns, chosen by their noisy class sums; None: from the budget and the sizes.
+    labels    what class sums go by: "secure", the labels themselves, in products with every column; or "released",
+              noisy labels, with which every party sums by itself: far fewer bytes with thousands of columns.
+    purpose   what the release is for. "prediction": rows are centred, scaled and shortened where that makes the
+              model better. "inference": rows as they are, none shortened, the whole budget on one release, of which
+              `fit.inference()` and `fit.release.regress(...)` make intervals and tests that cover.
+    topology  None: a star, with a coordinator; a co.Topology: none, under trust "parties". Every party talks to its
+              neighbours only, and all of them solve the same problem from the same release.
+    penalty   the weight of the problem's penalty: "asked", as it is; or "select", the one of `fit.path` whose error
+              on other rows is expected to be least, the noise counted in. It is chosen from the release, for free.
     """
 
     topology: Topology | None = None
@@ -343,8 +337,6 @@ class PrivateGram(GramSettings, Method):
             raise InvalidInput(
                 f"{self.TITLE} runs between at most {MOST_PARTIES} parties; there are {len(job.roster.parties)}."
             )
-        if self.sketch_rows is not None and self.sketch_rows > job.roster.rows:
-            raise InvalidInput(f"sketch_rows={self.sketch_rows} is more than the {job.roster.rows:,} rows.")
         public_columns(Design(job, self).job)  # every bound must be there
         if directions(job).any() and (job.problem.constraint is not None or self.purpose == "inference"):
             other = "a penalty instead of a set, and purpose='prediction'"
@@ -400,15 +392,15 @@ class PrivateGram(GramSettings, Method):
         return choose_depth(surviving, lines, job.roster.left_open, job.problem.loss.classifies)
 
     def price(self, job: Job) -> Mapping[str, Plan]:
-        return Design(job, self).plans() if self.cross == "secure" else Local(job, self.cross == "sketch").plans()
+        return Design(job, self).plans() if self.cross == "secure" else Local(job).plans()
 
     def by_place(self, job: Job) -> bool:
-        """Whether what leaves depends on where a row stands: noisy labels, or sums of buckets.
+        """Whether what leaves depends on where a row stands: noisy labels.
 
         Labels that members of a consortium alone are told do not leave it, and sums by them are the same in every
         order.
         """
-        if self.cross != "secure" or self.sketch_rows is not None:
+        if self.cross != "secure":
             return True
         design = Design(job, self)
         return design.audience is Audience.ALL and design.labels is not None
@@ -429,9 +421,9 @@ class PrivateGram(GramSettings, Method):
     def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:
         if self.cross == "secure":
             return coordinator(job, gate, self)
-        return local_coordinator(Local(job, self.cross == "sketch"), gate, self.penalty == "select")
+        return local_coordinator(Local(job), self.penalty == "select")
 
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]:
         if self.cross == "secure":
             return party(job, block, gate, self)
-        return local_party(Local(job, self.cross == "sketch"), block, gate)
+        return local_party(Local(job), block, gate)

@@ -66,7 +66,6 @@ JOINT_WITHIN = f"the Gram matrix of all columns, constant and labels ({WITHIN})"
 TRUSTS: dict[str, tuple[Trust, ...]] = {
     "secure": (Trust.SECURE, Trust.PARTIES, Trust.CONSORTIUM),
     "none": (Trust.NOBODY,),
-    "sketch": (Trust.NOBODY,),
 }
 
 
@@ -76,7 +75,6 @@ class GramSettings:
 
     cross: str = "secure"
     screen: int | None = None
-    sketch_rows: int | None = None
     labels: str = "secure"
     purpose: str = "prediction"
     penalty: str = "asked"
@@ -92,12 +90,10 @@ class GramSettings:
             raise InvalidInput(f"purpose={self.purpose!r} is not known; choose 'prediction' or 'inference'", "purpose")
         if self.penalty not in ("asked", "select"):
             raise InvalidInput(f"penalty={self.penalty!r} is not known; choose 'asked' or 'select'", "penalty")
-        for name in ("screen", "sketch_rows"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-                raise InvalidInput(f"{name} must be a whole number from 1 on, or left out; got {value!r}", name)
-        idle = [name for name in ("screen", "sketch_rows") if getattr(self, name) is not None]
-        idle += ["labels"] * (self.labels != "secure")
+        value = self.screen
+        if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+            raise InvalidInput(f"screen must be a whole number from 1 on, or left out; got {value!r}", "screen")
+        idle = ["screen"] * (self.screen is not None) + ["labels"] * (self.labels != "secure")
         if self.purpose == "inference" and (self.cross != "secure" or idle):
             at = idle[0] if idle else "cross"
             raise InvalidInput(
@@ -154,8 +150,8 @@ class Design:
 
     def plan(self, rule: GramRule, frame: RowFrame) -> PlannedGram:
         """The Gram matrix of the rows that a frame describes."""
-        buckets, nearest = self.settings.sketch_rows or 0, self.settings.purpose == "inference"
-        known = self.job, self.columns, frame, rule, self.rho("joint"), buckets
+        nearest = self.settings.purpose == "inference"
+        known = self.job, self.columns, frame, rule, self.rho("joint")
         return PlannedGram(*plan_joint(*known, nearest=nearest, exact=self.exact), frame, rule)
 
     def plan_as_they_are(self) -> PlannedGram:
@@ -211,13 +207,13 @@ class Design:
         of a release before which no lengths have left are all the same."""
         if bits is None:
             bits = {party: np.full(width, figures.bits, np.int64) for party, width in figures.widths.items()}
-        return Stage(figures.name, figures.length, bits, figures.pairs(self.job), digest)
+        return Stage(figures.name, figures.rows, bits, figures.pairs(self.job), digest)
 
     def sds(self, figures: Figures, frame: RowFrame) -> Floats:
         """The noise of every entry of the Gram matrix, in the frame's units."""
         g = 0.0 if self.exact else noise_sd(self.sensitivity(figures), self.rho("joint"), figures.step**2)
         label = self.job.roster.parties.index(self.job.roster.label)
-        fixed = fixed_labels(self.job, figures)
+        fixed = self.job.problem.loss.classifies
         return noise_levels(self.columns.owner[frame.keep], label, g, labels_fixed=fixed, shares=self.shares)
 
     def plans(self) -> dict[str, Plan]:
@@ -305,7 +301,7 @@ def under_encryption(job: Job, settings: GramSettings) -> Job:
     """The job as it runs: with trust "secure" products go under encryption, as with trust "parties", where that sends
     far fewer bytes: every partner is narrow. By public figures alone, so that all parties say the same."""
     assert job.privacy is not None
-    plain = settings.cross == "secure" and settings.labels == "secure" and settings.sketch_rows is None
+    plain = settings.cross == "secure" and settings.labels == "secure"
     if job.privacy.trust != Trust.SECURE or not plain:
         return job
     masked, hidden = bytes_sent(job, ("joint",) if settings.purpose == "inference" else ("sums", "joint"))
@@ -315,11 +311,6 @@ def under_encryption(job: Job, settings: GramSettings) -> Job:
 
     encrypted = replace(job, privacy=replace(job.privacy, trust=Trust.PARTIES.value))
     return encrypted if fits_encrypted(Design(encrypted, settings)) else job
-
-
-def fixed_labels(job: Job, figures: Figures) -> bool:
-    """Whether y'y is public: where every label is ±τ."""
-    return job.problem.loss.classifies and not figures.buckets
 
 
 # ------------------------------------------------------------------------------------------------ rings that fit
@@ -374,7 +365,7 @@ class Layout:
         """
         roster, here = self.job.roster, self.kept[party]
         plain = not self.frame.centre[here].any() and bool((self.frame.scale[here] == 1.0).all())
-        if not here.size or not plain or self.figures.buckets:
+        if not here.size or not plain:
             return False
         bound, binary, _ = entry_bounds(self.job, party)
         step, norm2 = self.figures.step, self.figures.norm2[party]
@@ -394,7 +385,7 @@ class Layout:
             if self.whole(party):
                 here = self.mine(party)[: self.kept[party].size]
                 units[here[self._of_columns(party, 1)]] = round(1.0 / self.figures.step)
-        if self.job.problem.loss.classifies and not self.figures.buckets:
+        if self.job.problem.loss.classifies:
             units[self.label] = self.figures.label
         return units
 
@@ -410,7 +401,7 @@ class Layout:
             here = self.mine(party)[: self.kept[party].size]
             nonnegative[here] = self._of_columns(party, 2) & (self.frame.centre[self.kept[party]] <= 0.0)
             binary[here] = self._of_columns(party, 1) & (self.units[here] > 1)
-        return binary, nonnegative & (self.figures.buckets == 0)
+        return binary, nonnegative
 
     @property
     def nonnegative(self) -> NDArray[np.bool_]:
@@ -427,7 +418,7 @@ class Layout:
             ends = (np.where(self._of_columns(party, 2), 0.0, -bound), bound)
             far = np.maximum(*(np.abs((end - self.frame.centre[here]) * self.frame.scale[here]) for end in ends))
             most[places[: here.size]] = np.minimum(far / self.figures.step + 1.0, self.figures.norm2[party] ** 0.5)
-        return np.full(most.size, np.inf) if self.figures.buckets else most / self.units
+        return np.asarray(most / self.units)
 
     # ------------------------------------------------------------------------ noise
 

@@ -22,18 +22,18 @@ from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring import Ring, add_products, add_squares
 from colonnade.kernels.ring_products import gram as own_products
 from colonnade.methods.gram.design import OWN, Figures, Name, grid, label_bound, noise_sd, own_count, sums_weights
-from colonnade.methods.gram.integer_rows import Buckets, IntegerRows, entry_bounds
+from colonnade.methods.gram.integer_rows import IntegerRows, entry_bounds
 from colonnade.methods.gram.messages import Diagonal, Parts, Prepare, SendDiagonal, Widths
 from colonnade.methods.gram.rule import RowFrame
-from colonnade.methods.gram.secure_design import MOST_BITS, Design, Layout, fixed_labels
-from colonnade.methods.gram.secure_products import GRAM, Losses, Rows, Stage, collect, upload, whole_table
+from colonnade.methods.gram.secure_design import MOST_BITS, Design, Layout
+from colonnade.methods.gram.secure_products import GRAM, Losses, Stage, collect, upload, whole_table
 from colonnade.model.job import Job
 from colonnade.model.release import Sums
 from colonnade.privacy.block import LARGEST, Block, clean_cells
 from colonnade.privacy.events import Audience, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Packed, Private
-from colonnade.runtime.program import COORDINATOR, Inbox, Post, Program, ask_one, expect, public_bytes, receive
+from colonnade.runtime.program import COORDINATOR, Inbox, Post, Program, ask_one, expect, receive
 from colonnade.runtime.wire import public_digest
 
 ROOM = 1e-9  # of the longest column's square
@@ -61,7 +61,7 @@ class Prepared:
 
 @dataclass
 class OwnMatrix:
-    """The rows [a, τ·y] of one party in units, or their buckets, a few at a time."""
+    """The rows [a, τ·y] of one party in units, a few at a time."""
 
     design: Design
     prepared: Prepared
@@ -77,16 +77,7 @@ class OwnMatrix:
         # Divided before labels are multiplied by it: a quotient of doubles over 2^53 would be past its bound, for some.
         label = figures.label // self.label_unit
         self.bound = _entry(self.rows, self.holder, label)
-        labels = [label_steps(job, self.block.own_labels(), label)] if self.holder else []
-        self._bucketed: Rows | None = None
-        if figures.buckets:
-            buckets = Buckets(public_bytes(self.gate.run, "buckets"), job.roster.rows, figures.buckets)
-            self._bucketed = buckets.of(self.rows, figures.bucketed(self.rows.grid.norm2))
-            self.constant = buckets.of_column(self.constant, figures.bucketed(figures.constant**2))
-            labels = [buckets.of_column(y, figures.bucketed(figures.label**2)) for y in labels]
-            longest = max(self.rows.grid.norm2, figures.label**2 if self.holder else 1)
-            self.bound = math.isqrt(figures.bucketed(longest))
-        self._labels = labels
+        self._labels = [label_steps(job, self.block.own_labels(), label)] if self.holder else []
 
     @cached_property
     def label_unit(self) -> int:
@@ -94,10 +85,7 @@ class OwnMatrix:
         return int(layout.units[layout.label])
 
     def read(self, first: int, count: int) -> Integers:
-        labels = [y[first : first + count] for y in self._labels]
-        if self._bucketed is None:
-            return self.rows.rows(first, count, *labels)
-        return np.column_stack([self._bucketed(first, count), *labels])
+        return self.rows.rows(first, count, *(y[first : first + count] for y in self._labels))
 
     def add_up(self, first: int, count: int) -> Integers:
         """The same rows, whose products and sums are added to its own."""
@@ -109,7 +97,7 @@ class OwnMatrix:
     @property
     def squares_sent(self) -> int:
         """y'y = n·τ² is public for classes, and not sent."""
-        return self.width - (self.holder and fixed_labels(self.design.job, self.prepared.figures))
+        return self.width - (self.holder and self.design.job.problem.loss.classifies)
 
 
 def release_gram(
@@ -138,8 +126,7 @@ def release_gram(
         )
     told = yield from ask_one(COORDINATOR, Diagonal(released), Widths)
     stage = design.stage(figures, prepared.digest, layout.by_party(check_widths(layout, told)))
-    if not figures.buckets:
-        matrix.rows.shortened = 0  # they are read, and counted, again
+    matrix.rows.shortened = 0  # they are read, and counted, again
     corrections = yield from upload(stage, gate, seeds, matrix.add_up, matrix.bound, losses)
     values = (matrix.products[np.triu_indices(width, 1)], matrix.sums, *corrections.values())
     masks: tuple[Any, ...] = (OWN.mask, OWN.mask, *(stage.masks(pair) for pair in corrections))
@@ -283,13 +270,12 @@ def check_prepare(design: Design, name: str, told: Prepare) -> Prepared:
     else:
         widths[job.roster.label] += 1
     norm2 = dict(zip(parties, map(int, told.norm2), strict=True))
-    head = names[name], told.step, told.bits, norm2, widths, told.constant, told.label, job.roster.rows
-    figures = Figures(*head, told.buckets)
+    figures = Figures(names[name], told.step, told.bits, norm2, widths, told.constant, told.label, job.roster.rows)
     if sums:  # all of it is public: every party works it out for itself
         agreed = figures == design.sums and told.keep.size == every
         agreed = agreed and not told.centre.any() and bool((told.scale == 1).all())
     else:
-        agreed = told.buckets == (design.settings.sketch_rows or 0) and min(told.constant, told.label) >= 1
+        agreed = min(told.constant, told.label) >= 1
     if not agreed:
         raise ProtocolError(f"{COORDINATOR!r} described another release than the one that was agreed")
     frame = RowFrame(told.keep, told.centre, told.scale, np.zeros(len(parties)), np.zeros(told.keep.size))
@@ -375,11 +361,8 @@ def collect_gram(design: Design, prepared: Prepared, gate: Gate, losses: Losses)
     Of those who are lost its rows and columns are zeros.
     """
     job, figures, layout = design.job, prepared.figures, prepared.layout
-    parties, inside, fixed = (
-        losses.rest(job.roster.parties),
-        design.audience is not Audience.ALL,
-        fixed_labels(job, figures),
-    )
+    parties, inside = losses.rest(job.roster.parties), design.audience is not Audience.ALL
+    fixed = job.problem.loss.classifies
     squares = Diagonals({name: figures.widths[name] - (fixed and name == job.roster.label) for name in parties})
     losses.hear((yield Post(dict.fromkeys(parties, SendDiagonal()), parties, fold=squares)), GRAM)
     losses.came(squares.values, "squared lengths")
@@ -440,7 +423,7 @@ def gram_matrix(layout: Layout, rings: Lifting, diagonal: Floats, got: Collected
     matrix = np.zeros((s + 2, s + 2))
     matrix[order, order] = diagonal * units**2
     matrix[s, s] = roster.rows * figures.constant**2
-    if fixed_labels(layout.job, figures):
+    if layout.job.problem.loss.classifies:
         matrix[s + 1, s + 1] = roster.rows * figures.label**2
     for name, parts in got.own.items():
         at, unit = order[layout.mine(name)], units[layout.mine(name)]
