@@ -31,10 +31,9 @@ from scipy import sparse
 
 import colonnade as co
 from benchmarks.timing import DATA
-from colonnade.methods.gram.design import grid, plan_joint
-from colonnade.methods.gram.integer_rows import IntegerRows
+from colonnade.methods.gram.plan import RunPlan, plan_joint
+from colonnade.methods.gram.rows import IntegerRows, Layout, grid
 from colonnade.methods.gram.rule import prepare
-from colonnade.methods.gram.secure_design import Design, Layout
 from colonnade.model.job import Job
 from colonnade.privacy.statement import not_private
 from colonnade.problem.inference import score_noise
@@ -152,7 +151,7 @@ class Cell:
         self.job = Job(self.problem, replace(self.fed.roster(), rows=self.rows), privacy)
         method = co.PrivateGram(purpose="inference")
         method.check(self.job)
-        design = Design(self.job, method)
+        design = RunPlan.of(self.job, method)
         self.rule, self.frame = prepare(design.rule, design.columns, self.rows, None)
         self.figures, extended = plan_joint(self.job, design.columns, self.frame, self.rule, design.rho("joint"))
         weights = np.ones(design.columns.owner.size + 2)

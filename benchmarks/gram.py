@@ -33,7 +33,6 @@ from benchmarks.timing import data_folder
 from colonnade.data.schema.columns import Binary, Numeric
 from colonnade.data.schema.table import Schema
 from colonnade.methods.gram.answer import Curves, GramSolution
-from colonnade.methods.gram.design import public_columns
 from colonnade.methods.gram.rule import (
     Gram,
     GramRule,
@@ -43,6 +42,7 @@ from colonnade.methods.gram.rule import (
     choose_depth,
     noise_levels,
     prepare,
+    public_columns,
     survival,
     weigh,
 )

@@ -28,8 +28,8 @@ from threadpoolctl import threadpool_limits
 
 import colonnade as co
 from benchmarks.gram import DELTA, PROBLEM, auc, load, splits
-from colonnade.methods.gram import graph_gram
-from colonnade.methods.gram.lwe_products import Products
+from colonnade.methods.gram import graph as gram_graph
+from colonnade.methods.gram.lattice import Products
 from colonnade.model.answer import Own
 from colonnade.privacy.mechanisms import SeededNoise
 
@@ -75,18 +75,18 @@ def stage_key(products: Products) -> bytes:
 def watched() -> Iterator[dict[str, Own]]:
     """What every party of a run on a graph ended with."""
     found: dict[str, Own] = {}
-    peer, public = graph_gram.peer, Products.public
+    peer, public = gram_graph.peer, Products.public
 
-    def look(job: Any, block: Any, gate: Any, settings: Any) -> Any:
-        own = yield from peer(job, block, gate, settings)
+    def look(form: Any, block: Any, gate: Any, topology: Any) -> Any:
+        own = yield from peer(form, block, gate, topology)
         found[gate.node] = own
         return own
 
-    graph_gram.peer, Products.public = look, property(stage_key)  # type: ignore[assignment,method-assign]
+    gram_graph.peer, Products.public = look, property(stage_key)  # type: ignore[assignment,method-assign]
     try:
         yield found
     finally:
-        graph_gram.peer, Products.public = peer, public  # type: ignore[method-assign]
+        gram_graph.peer, Products.public = peer, public  # type: ignore[method-assign]
 
 
 def table(parties: int, rows: int = 1_000, columns: int = 3) -> co.Federation:

@@ -32,10 +32,10 @@ from threadpoolctl import threadpool_limits
 
 import colonnade as co
 from colonnade.kernels.lwe import inner, unpack_hidden
-from colonnade.methods.gram import lwe_release, secure_design
-from colonnade.methods.gram.lwe_design import Exchange, Mechanism, Side, settle
-from colonnade.methods.gram.secure_design import bytes_sent, exchanged
+from colonnade.methods.gram import lattice as gram_lattice
+from colonnade.methods.gram.lattice import bytes_sent, exchanged
 from colonnade.model.job import Job
+from colonnade.privacy.exchange import Exchange, Mechanism, Side, settle
 from colonnade.privacy.lattice import (
     LEAST_SIGMA,
     TABLE,
@@ -146,7 +146,7 @@ def whole_run(rows: int) -> int:
         seen.append(settle(sides, pairs, mechanism))
         return seen[-1]
 
-    with mock.patch.object(lwe_release, "settle", settled):  # to print what it took
+    with mock.patch.object(gram_lattice, "settle", settled):  # to print what it took
         worst = clock_and_size(rows)
     for one in {e.mechanism.sigma: e for e in seen if e.mechanism.rows == rows}.values():
         print(
@@ -190,7 +190,7 @@ def fit_seconds(trust: str, rows: int, *, classes: bool) -> tuple[float, float, 
     terms = co.Privacy(1.0, 1e-8, trust=trust, row_norm=norms, feature_bound=1.0, label_bound=1.0)
     loss = co.Logistic() if classes else co.LeastSquares()
     problem = co.Problem(loss, penalty=co.Ridge(1e-3), intercept=True)
-    worth, secure_design.WORTH = secure_design.WORTH, math.inf
+    worth, gram_lattice.WORTH = gram_lattice.WORTH, math.inf
     try:
         with tempfile.TemporaryDirectory() as folder:
             clock, began = time.perf_counter(), time.process_time()
@@ -198,4 +198,4 @@ def fit_seconds(trust: str, rows: int, *, classes: bool) -> tuple[float, float, 
             spent = time.perf_counter() - clock, time.process_time() - began
             return *spent, fit.communication.bytes / 1e6
     finally:
-        secure_design.WORTH = worth
+        gram_lattice.WORTH = worth

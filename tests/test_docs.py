@@ -27,7 +27,7 @@ import colonnade as co
 from colonnade.cli import app
 from colonnade.data import federation_file
 from colonnade.fields import fields_of
-from colonnade.methods.gram.private_gram import TRUSTS
+from colonnade.methods.gram.plan import TRUSTS
 from colonnade.methods.node_setup import known_methods, known_values
 from colonnade.model.job import Job
 from colonnade.network import party_file

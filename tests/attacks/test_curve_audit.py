@@ -10,8 +10,8 @@ import pytest
 import colonnade as co
 from colonnade.attacks import gram_runs
 from colonnade.kernels.curves import hats
-from colonnade.methods.gram import secure_release
-from colonnade.methods.gram.design import grid
+from colonnade.methods.gram import rows as gram_rows
+from colonnade.methods.gram.rows import grid
 from colonnade.privacy.block import Block
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
@@ -47,7 +47,7 @@ def plant_rows_as_they_come(patch):
         far = np.full_like(made.high, 2**20)
         return replace(made, low=-far, high=far, norm2=2**50)
 
-    patch.setattr(secure_release, "grid", loose)
+    patch.setattr(gram_rows, "grid", loose)
 
 
 @pytest.mark.chance(1e-10, "above 0 by 12 sds over 400 draws of such scores; over 1 once in 10^15, by binomials")

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 import colonnade as co
-from colonnade.kernels.ring import Ring
-from colonnade.methods.gram import private_gram, secure_release
-from colonnade.methods.gram.design import OWN, sums_weights
+from colonnade.methods.gram import masks as gram_masks
+from colonnade.methods.gram import products as gram_products
+from colonnade.methods.gram.plan import OWN, RunPlan
+from colonnade.methods.gram.products import sums_weights
 from colonnade.methods.gram.rule import prepare
-from colonnade.methods.gram.secure_design import Design, fixed_labels
 from colonnade.model.job import Job
 from colonnade.privacy.events import Scope, unprotected
 from colonnade.privacy.gate import Gate
@@ -65,7 +65,7 @@ def silent_run(
 ) -> Seen:
     """A run without noise; `like` another one: rows are then centred and scaled as there, whatever the sums."""
     seen = Seen()
-    integers, matrix, sums_of = Gate.integers, secure_release.gram_matrix, private_gram.collect_sums
+    integers, matrix, sums_of = Gate.integers, gram_products.gram_matrix, gram_masks.collect_sums
 
     def own_release(self: Gate, exact: Any, weights: Any, masks: Any, **more: Any) -> Any:
         if more["scope"] is Scope.OWN:
@@ -78,10 +78,10 @@ def silent_run(
         seen.releases.append(sums_release(design, prepared.figures, got))
         return got
 
-    def look(layout: Any, rings: Any, diagonal: Any, got: Any) -> Any:
+    def look(layout: Any, got: Any) -> Any:
         seen.figures.append(layout.figures)
-        seen.releases.append(gram_release(method, layout, rings, diagonal, got))
-        seen.matrices.append((layout.figures, matrix(layout, rings, diagonal, got)))
+        seen.releases.append(gram_release(method, layout, got))
+        seen.matrices.append((layout.figures, matrix(layout, got)))
         return seen.matrices[-1][1]
 
     def remember(rule: Any, columns: Any, rows: int, sums: Any) -> Any:
@@ -91,9 +91,9 @@ def silent_run(
 
     with monkeypatch.context() as patch:
         patch.setattr(Gate, "integers", own_release)
-        patch.setattr(private_gram, "collect_sums", look_at_sums)
-        patch.setattr(secure_release, "gram_matrix", look)
-        patch.setattr(private_gram, "prepare", remember)
+        patch.setattr(gram_masks, "collect_sums", look_at_sums)
+        patch.setattr(gram_products, "gram_matrix", look)
+        patch.setattr(gram_products, "prepare", remember)
         loss = problem.pop("loss", co.Logistic())
         asked = co.Problem(loss, penalty=co.Ridge(1e-3), **problem)
         job = Job(asked, fed.roster(), privacy)
@@ -111,20 +111,20 @@ def sums_release(design: Any, figures: Any, got: Any) -> Release:
     """Class sums as one mechanism."""
     own = [zip(map(OWN.signed, parts), sums_weights(figures, len(parts)), strict=True) for parts in got.own.values()]
     parts = [pair for pairs in own for pair in pairs]
-    parts += [(Ring(figures.bits).signed(both), 1.0) for both in got.cross.values()]
+    parts += [(both, 1.0) for both in got.cross.values()]
     return Release(tuple(parts), design.sensitivity(figures))
 
 
-def gram_release(method: Any, layout: Any, rings: Any, diagonal: Any, got: Any) -> Release:
+def gram_release(method: Any, layout: Any, got: Any) -> Release:
     """The Gram matrix as one mechanism: squared lengths, the rest of each party's own, products of two."""
-    design, parts = Design(layout.job, method), []
+    design, parts = RunPlan.of(layout.job, method), []
     for name, own in got.own.items():
-        places, (squares, *rest) = layout.mine(name), layout.weights(name)
-        if name == layout.job.roster.label and fixed_labels(layout.job, layout.figures):
-            places, squares = places[:-1], squares[:-1]  # y'y is public
-        parts += [(diagonal[places], squares), *zip(map(OWN.signed, own), rest, strict=True)]
+        squares, *rest = layout.weights(name)
+        if name == layout.job.roster.label and layout.job.problem.loss.classifies:
+            squares = squares[:-1]  # y'y is public
+        parts += zip(map(OWN.signed, own), (squares, *rest), strict=True)
     for pair, both in got.cross.items():
-        parts.append((rings.lift(both, *map(layout.mine, pair)), layout.cross_weights(pair)))
+        parts.append((both, layout.cross_weights(pair)))
     return Release(tuple(parts), design.sensitivity(layout.figures))
 
 

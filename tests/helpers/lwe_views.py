@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 import colonnade as co
-from colonnade.methods.gram import lwe_release, private_gram, secure_release
+from colonnade.methods.gram import lattice as gram_lattice
+from colonnade.methods.gram import products as gram_products
 from colonnade.methods.gram.rule import prepare
 from colonnade.model.job import Job
 from colonnade.privacy.events import unprotected
@@ -38,7 +39,7 @@ class Views:
 
     def __init__(self, fed, problem, terms, monkeypatch, like=None):
         self.given, self.exchanges, self.frame, self.sums = [], [], None, None
-        integers, rest, settle = Gate.integers, Gate.the_rest, lwe_release.settle
+        integers, rest, settle = Gate.integers, Gate.the_rest, gram_lattice.settle
 
         def note(gate, exact, weights):
             self.given.append((gate.node, exact.value, weights, exact.sensitivity))
@@ -55,8 +56,10 @@ class Views:
             self.exchanges.append(settle(*figures))
             return self.exchanges[-1]
 
-        def matrix(layout, rings, diagonal, got):
-            self.figures, self.matrix = layout.figures, secure_release.gram_matrix(layout, rings, diagonal, got)
+        gram_matrix = gram_products.gram_matrix
+
+        def matrix(layout, got):
+            self.figures, self.matrix = layout.figures, gram_matrix(layout, got)
             return self.matrix
 
         def remember(rule, columns, rows, sums):
@@ -68,9 +71,9 @@ class Views:
             patch.setattr(Gate, "integers", look)
             patch.setattr(Gate, "the_rest", look_on)
             patch.setattr(Gate, "lattice_seed", lambda gate, digest: (gate.node.encode() * 32)[:32])
-            patch.setattr(lwe_release, "settle", settled)
-            patch.setattr(lwe_release, "gram_matrix", matrix)
-            patch.setattr(private_gram, "prepare", remember)
+            patch.setattr(gram_lattice, "settle", settled)
+            patch.setattr(gram_products, "gram_matrix", matrix)
+            patch.setattr(gram_products, "prepare", remember)
             self.job, method = Job(problem, fed.roster(), terms), co.PrivateGram()
             method.check(self.job)
             plans = {name: unprotected(plan) for name, plan in method.price(self.job).items()}

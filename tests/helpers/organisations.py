@@ -117,7 +117,7 @@ class Organisations:
         """Masked rows in messages of the size that is wanted: the same in every process of a run."""
         if self.block_bytes is None:
             return contextlib.nullcontext()
-        return mock.patch("colonnade.methods.gram.secure_products.BLOCK_BYTES", self.block_bytes)
+        return mock.patch("colonnade.methods.gram.masks.BLOCK_BYTES", self.block_bytes)
 
     def kill(self, name: str) -> None:
         """As a power cut does."""

@@ -12,8 +12,7 @@ import statsmodels.api as sm
 import colonnade as co
 from colonnade.errors import InvalidInput
 from colonnade.kernels import curves
-from colonnade.methods.gram.design import rounding_room
-from colonnade.model.job import Job
+from colonnade.model.job import Job, rounding_room
 from tests.helpers.gram_runs import silent_run
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")

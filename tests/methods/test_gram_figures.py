@@ -10,9 +10,10 @@ import pytest
 from scipy import integrate, stats
 
 import colonnade as co
-from colonnade.methods.gram import design as gram_design
-from colonnade.methods.gram.design import Figures, NoisyLabels
+from colonnade.methods.gram import plan as gram_plan
+from colonnade.methods.gram import products
 from colonnade.methods.gram.local import Local
+from colonnade.methods.gram.plan import Figures, NoisyLabels, RunPlan
 from colonnade.methods.gram.rule import Extended, PublicColumns, choose, noise_levels
 from colonnade.model.job import Job
 from colonnade.model.release import Sums
@@ -60,7 +61,7 @@ def test_a_release_in_steps_is_charged_as_by_hand(k):
     job = job_of(k=k)
     widths = {"a": 3, "b": 3}
     joint = Figures("joint", 0.5, 30, {"a": 40, "b": 60}, widths, 3, 5, 12)
-    assert gram_design.joint_sensitivity(job, joint) == pytest.approx(math.sqrt(2) * (100 + 9 + 25) * k, rel=1e-9)
+    assert gram_plan.joint_sensitivity(job, joint) == pytest.approx(math.sqrt(2) * (100 + 9 + 25) * k, rel=1e-9)
     sums = Figures("sums", 0.5, 30, {"a": 40, "b": 60}, widths, 0, 2, 12)
     entries = [
         min(math.ceil(bound / 0.5), math.isqrt(n2) + 1)
@@ -71,7 +72,7 @@ def test_a_release_in_steps_is_charged_as_by_hand(k):
         + 4 * 100 * 4
         + sum(e**2 * n2 * (2 * 0.5) ** 2 / 2 for e, n2 in zip(entries, (40, 60), strict=True))
     )
-    assert gram_design.sums_sensitivity(job, sums) == pytest.approx(math.sqrt(total) * k, rel=1e-9)
+    assert gram_plan.sums_sensitivity(job, sums) == pytest.approx(math.sqrt(total) * k, rel=1e-9)
 
 
 # ---------------------------------------------------------------- weights of noise
@@ -81,10 +82,10 @@ def test_the_parts_of_a_release_carry_noise_in_their_stated_ratios():
     """Entries off a diagonal stand twice in a Frobenius norm and are released once: 1/√2, rounded up. Half squares in
     steps²."""
     sums = Figures("sums", 0.25, 30, {"a": 1}, {"a": 1}, 0, 8, 10)
-    assert Fraction(gram_design.HALF) ** 2 >= Fraction(1, 2)
-    assert gram_design.square_weight(sums) == pytest.approx(2 / (0.25 * 8))
-    assert gram_design.sums_weights(sums, 3) == (pytest.approx(1.0), 1.0, 0.25)
-    assert gram_design.noise_sd(6.0, 0.5, 0.25) == pytest.approx(6.0 / 1.0 * 0.25)
+    assert Fraction(gram_plan.HALF) ** 2 >= Fraction(1, 2)
+    assert gram_plan.square_weight(sums) == pytest.approx(2 / (0.25 * 8))
+    assert products.sums_weights(sums, 3) == (pytest.approx(1.0), 1.0, 0.25)
+    assert gram_plan.noise_sd(6.0, 0.5, 0.25) == pytest.approx(6.0 / 1.0 * 0.25)
 
 
 def test_the_noise_of_every_entry_is_told_by_who_computed_it():
@@ -182,7 +183,7 @@ def test_what_the_cut_keeps_of_a_label_is_its_mean(rho):
 
 def test_what_the_parties_spend_by_themselves_adds_up_to_the_budget():
     job = job_of(trust="nobody")
-    local = Local(job)
+    local = Local(RunPlan.of(job, co.PrivateGram(cross="none")))
     plans = co.PrivateGram(cross="none").price(job)
     spent = math.fsum(charge.rho for plan in plans.values() for charge in plan)
     assert spent == pytest.approx(job.rho, rel=1e-9)

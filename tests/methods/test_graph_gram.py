@@ -11,9 +11,10 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.methods.gram import graph_gram, private_gram
+from colonnade.methods.gram import graph as gram_graph
+from colonnade.methods.gram import products as gram_products
 from colonnade.methods.gram.answer import Curves
-from colonnade.methods.gram.graph_gram import GraphGram, Item, Mail, Passed
+from colonnade.methods.gram.graph import GraphGram, Item, Mail, Passed
 from colonnade.methods.gram.rule import Gram, RowFrame, as_they_are
 from colonnade.methods.gram.solve import solve
 from colonnade.privacy.gate import Gate
@@ -71,14 +72,14 @@ def test_every_graph_releases_what_the_star_does(graph, tmp_path):
 @pytest.fixture(scope="module")
 def line(tmp_path_factory):
     """A run on a line: the fit, what each agent returned, all letters, and the store."""
-    found, peer, tap, store = {}, graph_gram.peer, co.Tap(co.InProcess()), tmp_path_factory.mktemp("line")
+    found, peer, tap, store = {}, gram_graph.peer, co.Tap(co.InProcess()), tmp_path_factory.mktemp("line")
 
-    def watched(job, block, gate, settings):
-        found[gate.node] = yield from peer(job, block, gate, settings)
+    def watched(form, block, gate, topology):
+        found[gate.node] = yield from peer(form, block, gate, topology)
         return found[gate.node]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graph_gram, "peer", watched)
+        patch.setattr(gram_graph, "peer", watched)
         return run(store, "line", tap), found, tap.letters, store
 
 
@@ -139,7 +140,7 @@ def test_what_is_sealed_for_one_agent_opens_for_no_other():
 
 def test_a_key_that_was_changed_on_the_way_stops_the_run(tmp_path, monkeypatch):
     """ "b", between "a" and all others, puts its own in the place of that of "a"."""
-    unbundle = graph_gram._unbundle
+    unbundle = gram_graph._unbundle
 
     def swapped(came, sender, sizes):
         found = unbundle(came, sender, sizes)
@@ -147,7 +148,7 @@ def test_a_key_that_was_changed_on_the_way_stops_the_run(tmp_path, monkeypatch):
             found["a"] = Item((release(bytes(32)), *found.get("a", next(iter(found.values()))).rows[1:]))
         return found
 
-    monkeypatch.setattr(graph_gram, "_unbundle", swapped)
+    monkeypatch.setattr(gram_graph, "_unbundle", swapped)
     with pytest.raises(ProtocolError, match="not signed by the key pinned for it"):
         run(tmp_path)
 
@@ -158,7 +159,7 @@ def test_a_key_that_was_changed_on_the_way_stops_the_run(tmp_path, monkeypatch):
 )
 def test_a_digest_or_a_noisy_part_that_was_changed_on_the_way_stops_the_run(parts, why, tmp_path, monkeypatch):
     """By "b", between "a" and all others: else those would plan, noise or solve for something else than "a" does."""
-    unbundle = graph_gram._unbundle
+    unbundle = gram_graph._unbundle
 
     def changed(came, sender, sizes):
         found = unbundle(came, sender, sizes)
@@ -167,7 +168,7 @@ def test_a_digest_or_a_noisy_part_that_was_changed_on_the_way_stops_the_run(part
             found["a"] = Item(*(tuple(map(_other, each)) for each in found["a"]))
         return found
 
-    monkeypatch.setattr(graph_gram, "_unbundle", changed)
+    monkeypatch.setattr(gram_graph, "_unbundle", changed)
     with pytest.raises(ProtocolError, match=why):
         run(tmp_path)
 
@@ -200,7 +201,7 @@ def test_a_run_that_was_cut_goes_on_with_the_same_bytes(cut, tmp_path):
 
 @pytest.mark.chance(0, "a refusal of another plan, whatever the noise")
 def test_an_agent_that_planned_something_else_stops_the_run_before_anything_leaves(tmp_path, monkeypatch):
-    describe = graph_gram.describe
+    describe = gram_graph.describe
 
     def other(design, figures, frame, labels):
         told = describe(design, figures, frame, labels)
@@ -212,7 +213,7 @@ def test_an_agent_that_planned_something_else_stops_the_run_before_anything_leav
         return type(told)(**(fields | {"scale": told.scale * 2}))
 
     other.told, other.change = False, change
-    monkeypatch.setattr(graph_gram, "describe", other)
+    monkeypatch.setattr(gram_graph, "describe", other)
     with pytest.raises(ProtocolError, match="planned another release"):
         run(tmp_path)
     for party in PARTIES:
@@ -223,7 +224,7 @@ def test_an_agent_that_planned_something_else_stops_the_run_before_anything_leav
 @pytest.mark.chance(1e-12, "a coefficient is 0 only where noisy sums cancel to the last of 53 bits")
 def test_an_agent_of_whose_columns_none_was_kept_still_passes_on(tmp_path, monkeypatch):
     """On a line "c" stands between "d" and the others."""
-    prepare = private_gram.prepare
+    prepare = gram_products.prepare
 
     def without(rule, columns, rows, sums):
         rule, frame = prepare(rule, columns, rows, sums)
@@ -232,7 +233,7 @@ def test_an_agent_of_whose_columns_none_was_kept_still_passes_on(tmp_path, monke
         parts = {name: getattr(frame, name)[keep] for name in ("keep", "centre", "scale", "doubt")}
         return rule, replace(frame, norms=norms, **parts)
 
-    monkeypatch.setattr(private_gram, "prepare", without)
+    monkeypatch.setattr(gram_products, "prepare", without)
     fit = run(tmp_path)
     assert not fit.coefficients["c"].any()
     assert fit.coefficients["d"].any()
@@ -329,7 +330,7 @@ def test_what_is_spread_reaches_those_it_is_for_and_nobody_waits_for_nothing(gra
 
 def test_bundles_of_another_size_are_refused():
     with pytest.raises(ProtocolError, match="passed on 0 rows"):
-        graph_gram._unbundle(Passed((), ()), "a", {"a": (1, 0)})
+        gram_graph._unbundle(Passed((), ()), "a", {"a": (1, 0)})
 
 
 # ---------------------------------------------------------------------------------------- what is refused

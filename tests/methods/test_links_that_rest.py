@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.methods.gram.graph_gram import GraphGram
+from colonnade.methods.gram.graph import GraphGram
 from colonnade.methods.graph import anchored
 from colonnade.methods.graph.consensus import Accord, Links, ratio
 from colonnade.problem import Changing, Topology

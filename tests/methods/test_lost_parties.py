@@ -11,9 +11,9 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import PartyLost, ProtocolError
-from colonnade.methods.gram import secure_release
-from colonnade.methods.gram.messages import Prepare, SendParts
-from colonnade.methods.gram.secure_products import Losses
+from colonnade.methods.gram import products as gram_products
+from colonnade.methods.gram.products import Prepare, SendParts
+from colonnade.methods.meeting import Losses
 from colonnade.model.job import Roster
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger
@@ -103,9 +103,9 @@ def test_what_is_released_without_a_party_is_the_whole_release_with_its_rows_and
     after, whole, tmp_path, monkeypatch
 ):
     """To the bit: so that nothing is learned that the whole run would not have told for the same price."""
-    matrix, products = secure_release.gram_matrix, []
+    matrix, products = gram_products.gram_matrix, []
     monkeypatch.setattr(
-        secure_release, "gram_matrix", lambda *given: products.append(given[-1].cross.keys()) or matrix(*given)
+        gram_products, "gram_matrix", lambda *given: products.append(given[-1].cross.keys()) or matrix(*given)
     )
     fit, struck = run(tmp_path, {"c": after}), whole.without("c")
     assert products == [{("a", "b")}]  # half a product is none

@@ -9,12 +9,14 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.methods.gram import lwe_products, lwe_release, secure_release
-from colonnade.methods.gram.lwe_design import ERROR, GROWTH, Exchange
-from colonnade.methods.gram.lwe_products import Across
-from colonnade.methods.gram.secure_design import Design
+from colonnade.methods.gram import lattice as gram_lattice
+from colonnade.methods.gram import plan as gram_plan
+from colonnade.methods.gram.lattice import Across
+from colonnade.methods.gram.plan import RunPlan
+from colonnade.methods.gram.products import Prepare
 from colonnade.model.job import Job
 from colonnade.privacy.conditions import CHEATING, LATTICES, PROTOCOL
+from colonnade.privacy.exchange import ERROR, GROWTH, Exchange
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Packed, release
@@ -43,7 +45,7 @@ def test_without_noise_the_gram_matrix_is_the_plain_one_up_to_the_errors_of_encr
     fed = federation((np.clip(middle + X / (1.0 + abs(middle)), -2, 2), y))
     terms = replace(TERMS, label_bound=1.0, epsilon=1.0 if problem is PROBLEM else 30.0)
     view = Views(fed, problem, terms, monkeypatch)
-    design = Design(view.job, co.PrivateGram())
+    design = RunPlan.of(view.job, co.PrivateGram())
     y = (np.sign(fed.labels) * view.figures.label).astype(np.int64)
     plain = plain_gram(fed, view.job, view.figures, view.frame, y)
     moved = np.abs(view.matrix - plain)
@@ -120,8 +122,8 @@ def test_all_that_senders_and_readers_see_moves_by_no_more_than_is_priced(which,
 
 def test_sensitivity_grows_by_what_errors_may_cost_and_no_more(monkeypatch):
     view = Views(federation(), PROBLEM, TERMS, monkeypatch)
-    bare = Design(Job(PROBLEM, federation().roster(), replace(TERMS, trust="secure")), co.PrivateGram())
-    design = Design(view.job, co.PrivateGram())
+    bare = RunPlan.of(Job(PROBLEM, federation().roster(), replace(TERMS, trust="secure")), co.PrivateGram())
+    design = RunPlan.of(view.job, co.PrivateGram())
     figures = view.figures
     assert design.sensitivity(figures) == pytest.approx((1 + GROWTH) * bare.sensitivity(figures), rel=1e-12)
     assert all(isinstance(e, Exchange) and e.growth <= GROWTH for e in view.exchanges)
@@ -182,10 +184,10 @@ def test_a_party_releases_nothing_of_a_stage_of_which_another_was_told_something
         if message.name != "joint":
             return None
         fields = {name: getattr(message, name) for name in message.__slots__} | {field: CHANGES[field](message)}
-        return secure_release.Prepare(**fields)
+        return Prepare(**fields)
 
     with pytest.raises(ProtocolError, match="something else of this release"):
-        run(tmp_path, forging(secure_release.Prepare, "a", forge))
+        run(tmp_path, forging(Prepare, "a", forge))
     for party in PARTIES:
         ledger = Ledger(FileLog(tmp_path / "nodes" / f"{party}.db"), party, co.Policy())
         assert [e.what for e in ledger.entries() if e.event.rho] == ["noisy class sums of the columns"]
@@ -205,8 +207,8 @@ WRONG = {
 @pytest.mark.parametrize("which", WRONG)
 def test_rows_and_answers_of_other_sizes_are_refused(which, tmp_path, monkeypatch):
     said, change = WRONG[which]
-    monkeypatch.setattr(lwe_products, "Across", lambda rows, answer: change(Across(rows, answer)))
-    monkeypatch.setattr(lwe_products, "expect", lambda inbox, node, _: inbox[node])
+    monkeypatch.setattr(gram_lattice, "Across", lambda rows, answer: change(Across(rows, answer)))
+    monkeypatch.setattr(gram_lattice, "expect", lambda inbox, node, _: inbox[node])
     with pytest.raises(ProtocolError, match=said):
         run(tmp_path)
 
@@ -227,10 +229,10 @@ def test_settings_that_do_not_go_with_it_are_refused(tmp_path):
 
 
 def test_a_gram_matrix_that_does_not_fit_is_refused_before_class_sums_are_paid(tmp_path, monkeypatch):
-    settle = lwe_release.settle
-    rule = lwe_release.HALF
+    settle = gram_lattice.settle
+    rule = gram_plan.HALF
     monkeypatch.setattr(
-        lwe_release,
+        gram_lattice,
         "settle",
         lambda *of: settle(*of[:2], replace(of[2], rows=10**12)) if of[2].weight == rule else settle(*of),
     )
@@ -241,7 +243,7 @@ def test_a_gram_matrix_that_does_not_fit_is_refused_before_class_sums_are_paid(t
 
 @pytest.mark.chance(0, "whatever class sums advise is said not to fit")
 def test_rows_stay_as_they_are_where_what_class_sums_advise_does_not_fit(tmp_path, monkeypatch):
-    monkeypatch.setattr(lwe_release, "fits", lambda *_: False)
+    monkeypatch.setattr(gram_lattice.Lattice, "fits", lambda *_: False)
     fit = run(tmp_path)
     assert fit.release.rule == "raw"
 

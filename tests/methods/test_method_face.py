@@ -81,7 +81,7 @@ PROTOCOLS = {
     "KernelFrankWolfe": (1, "464c3df7"),
     "MaskedScores": (1, "f97fd19e"),
     "PrivateBlockFrankWolfe": (1, "ae2ce502"),
-    "PrivateGram": (1, "0b33bd36"),
+    "PrivateGram": (1, "af8d9085"),
     "PrivateSharingADMM": (1, "6b42b9cd"),
     "SharingADMM": (1, "558ed609"),
 }

@@ -9,9 +9,10 @@ import pytest
 from scipy import sparse
 
 import colonnade as co
-from colonnade.methods.gram import secure_design
-from colonnade.methods.gram.secure_design import Design, bytes_sent
-from colonnade.methods.gram.secure_release import _digest
+from colonnade.methods.gram import lattice as gram_lattice
+from colonnade.methods.gram.lattice import bytes_sent
+from colonnade.methods.gram.private_gram import form_of
+from colonnade.methods.gram.products import _digest
 from colonnade.model.job import Job
 from colonnade.privacy.conditions import CHEATING, COORDINATOR_ALONE, LATTICES, MASKS, POOLING, PROTOCOL
 from colonnade.runs.preview import preview
@@ -31,12 +32,12 @@ def job_of(rows, *widths, terms=TERMS):
 
 
 def encrypted(job, **settings):
-    return Design(job, co.PrivateGram(**settings)).lattice
+    return isinstance(form_of(job, co.PrivateGram(**settings)), gram_lattice.Lattice)
 
 
 @pytest.fixture
 def any_size(monkeypatch):
-    monkeypatch.setattr(secure_design, "WORTH", 0.0)
+    monkeypatch.setattr(gram_lattice, "WORTH", 0.0)
 
 
 def federation(rows=150, wide=40):
@@ -103,11 +104,11 @@ def test_a_run_that_stays_under_masks_names_what_masks_rest_on(tmp_path):
 
 def test_its_noise_is_that_of_the_release_between_the_two_parties_alone(any_size):
     both = [
-        Design(job_of(150, 1, 60, terms=replace(TERMS, trust=trust)), co.PrivateGram())
+        form_of(job_of(150, 1, 60, terms=replace(TERMS, trust=trust)), co.PrivateGram())
         for trust in ("secure", "parties")
     ]
     for name in ("sensitivity", "bare_sensitivity"):
-        one, other = (getattr(design, name)(design.sums) for design in both)
+        one, other = (getattr(form.plan, name)(form.plan.sums) for form in both)
         assert one == other
-    assert both[0].plans() == both[1].plans()
-    assert _digest(both[0], "told") != _digest(both[1], "told")  # what was approved is part of it
+    assert both[0].price() == both[1].price()
+    assert _digest(both[0].plan, "told") != _digest(both[1].plan, "told")  # what was approved is part of it

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 import colonnade as co
 from colonnade.errors import ProtocolError
 from colonnade.methods.gram import local as local_gram
-from colonnade.methods.gram import secure_design, secure_release
-from colonnade.methods.gram.integer_rows import Grid, IntegerRows, norms, uncut
 from colonnade.methods.gram.local import Local
-from colonnade.model.job import Job
+from colonnade.methods.gram.plan import RunPlan
+from colonnade.methods.gram.private_gram import form_of
+from colonnade.methods.gram.products import Prepare, check_prepare
+from colonnade.methods.gram.rows import Grid, IntegerRows, class_weights, label_steps
+from colonnade.model.job import Job, norms, uncut
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import LARGEST, ROW, Block, Unit
 from colonnade.privacy.conditions import Kind, of_kind
@@ -105,7 +107,7 @@ def test_labels_become_the_nearest_whole_number_of_steps_and_never_more_than_the
     bound, y = 20.0, np.append(np.linspace(-30.0, 30.0, 1201), [np.nan, np.inf, -np.inf, 1e308])
     job = Job(co.Problem(co.LeastSquares()), split("two").roster(), privacy(label_bound=bound))
     exact = np.clip(np.nan_to_num(y), -bound, bound) / bound
-    steps, weights = secure_release.label_steps(job, y, size), secure_release.class_weights(job, y, size)
+    steps, weights = label_steps(job, y, size), class_weights(job, y, size)
     for found, want, low in (
         (steps, exact * size, -size),
         (local_gram._beside(y / bound, size), exact * size, -size),
@@ -490,9 +492,7 @@ def described(stage):
     """A design in which class sums come first, and an honest description of one of its releases for party "a"."""
     fed = co.Federation.split(np.zeros((40, 3)), np.ones(40), parties={"a": [0, 1], "b": [2]}, label="b")
     privacy = co.Privacy(1.0, 1e-6, trust="secure", row_norm=1.5, feature_bound=1.0)
-    design = secure_design.Design(
-        Job(co.Problem(co.Logistic(), penalty=co.Ridge(0.1)), fed.roster(), privacy), co.PrivateGram()
-    )
+    design = RunPlan.of(Job(co.Problem(co.Logistic(), penalty=co.Ridge(0.1)), fed.roster(), privacy), co.PrivateGram())
     sums = design.sums
     assert sums is not None
     told = {
@@ -526,23 +526,23 @@ def pair(*values):
 )  # fmt: skip
 def test_a_description_of_a_release_with_figures_out_of_range_is_refused(change):
     design, told = described("joint")
-    secure_release.check_prepare(design, told["name"], secure_release.Prepare(**told))
+    check_prepare(design, told["name"], Prepare(**told))
     with pytest.raises(ProtocolError):
-        secure_release.check_prepare(design, told["name"], secure_release.Prepare(**{**told, **change}))
+        check_prepare(design, told["name"], Prepare(**{**told, **change}))
 
 
 def test_a_description_at_the_ends_of_its_range_is_taken():
     design, told = described("joint")
     for ends in ({"bits": 8}, {"bits": 64}, {"step": 1.0 / LARGEST}, {"step": LARGEST}, {"norm2": pair(0, 0)}):
-        secure_release.check_prepare(design, told["name"], secure_release.Prepare(**{**told, **ends}))
+        check_prepare(design, told["name"], Prepare(**{**told, **ends}))
     for ends in (
         {"constant": 1, "label": 1},
         {"scale": pair(1e-300, LARGEST, 1.0)},
         {"centre": pair(LARGEST, -LARGEST, 0.0)},
     ):
-        secure_release.check_prepare(design, told["name"], secure_release.Prepare(**{**told, **ends}))
+        check_prepare(design, told["name"], Prepare(**{**told, **ends}))
     fewer = {"keep": pair(1), "centre": pair(0.0), "scale": pair(1.0)}
-    secure_release.check_prepare(design, told["name"], secure_release.Prepare(**{**told, **fewer}))
+    check_prepare(design, told["name"], Prepare(**{**told, **fewer}))
 
 
 @pytest.mark.parametrize(
@@ -558,9 +558,9 @@ def test_a_description_at_the_ends_of_its_range_is_taken():
 )  # fmt: skip
 def test_class_sums_described_in_any_other_way_than_agreed_are_refused(change):
     design, told = described("sums")
-    assert secure_release.check_prepare(design, "sums", secure_release.Prepare(**told)).figures == design.sums
+    assert check_prepare(design, "sums", Prepare(**told)).figures == design.sums
     with pytest.raises(ProtocolError, match="another release than the one that was agreed"):
-        secure_release.check_prepare(design, told["name"], secure_release.Prepare(**{**told, **change(told)}))
+        check_prepare(design, told["name"], Prepare(**{**told, **change(told)}))
 
 
 @pytest.mark.parametrize(("trust", "shares"), [("secure", 2), ("consortium", 1)])
@@ -568,7 +568,7 @@ def test_the_noise_of_class_sums_is_told_by_who_computed_them(trust, shares, mon
     """The label holder's own carry it once; those of products with another party once for each share."""
     fed, terms = split("two"), privacy(SUMS, trust)
     seen = silent_run(fed, co.PrivateGram(), terms, monkeypatch)
-    design, figures = secure_design.Design(Job(RIDGE, fed.roster(), terms), co.PrivateGram()), seen.figures[0]
+    design, figures = RunPlan.of(Job(RIDGE, fed.roster(), terms), co.PrivateGram()), seen.figures[0]
     rho = rho_for(SUMS, 1e-6) * design.rule.sums
     sd = design.sensitivity(figures) / math.sqrt(2 * rho) * figures.step / figures.label
     assert seen.sums.noise == pytest.approx([sd * math.sqrt(shares)] * 3 + [sd] * 3, rel=1e-6)
@@ -583,7 +583,7 @@ def test_the_rule_for_persons_of_m_rows_is_that_of_a_budget_m_squared_times_smal
     jobs = [
         Job(NUMBERS, replace(roster, unit=unit), privacy(RAW, label_bound=1.0)) for unit in (ROW, Unit("person", 3))
     ]
-    made = [Local(job, False) if method.cross == "none" else secure_design.Design(job, method) for job in jobs]
+    made = [Local(RunPlan.of(job, method)) if method.cross == "none" else RunPlan.of(job, method) for job in jobs]
     assert [one.rule.rho for one in made] == pytest.approx([jobs[0].rho, jobs[0].rho / 9])
 
 
@@ -605,3 +605,25 @@ def test_class_sums_of_rows_that_are_all_at_their_bounds_do_not_wrap_round(rows,
     terms = privacy(1e5, row_norm=9.0)
     seen = silent_run(fed, co.PrivateGram(), terms, monkeypatch, intercept=True, loss=co.Logistic())
     assert np.array_equal(seen.sums.positive, np.full(6, 2.0 * rows))
+
+
+# ---------------------------------------------------------------------------------------- the plan of a run
+
+
+@pytest.mark.chance(0, "plans are counted")
+@pytest.mark.parametrize("method", [co.PrivateGram(), co.PrivateGram(cross="none")], ids=["secure", "apart"])
+def test_the_plan_of_a_run_is_made_once_for_all_that_ask_for_it(method, monkeypatch, tmp_path):
+    made, of = [], RunPlan.of
+    monkeypatch.setattr(RunPlan, "of", staticmethod(lambda *given: made.append(given) or of(*given)))
+    trust = "secure" if method.cross == "secure" else "nobody"
+    co.fit(split(), RIDGE, method, privacy(trust=trust), store=tmp_path)
+    assert len(made) == 1
+
+
+def test_every_setting_of_one_job_has_a_plan_of_its_own():
+    job = Job(RIDGE, split().roster(), privacy())
+    first, second = co.PrivateGram(), co.PrivateGram(screen=3)
+    forms = [form_of(job, method) for method in (first, second, first)]
+    assert [form.plan.settings for form in forms] == [first, second, first]
+    assert forms[0] is forms[2]
+    assert form_of(replace(job), first) is not forms[0]

@@ -9,10 +9,9 @@ import polars as pl
 import pytest
 
 import colonnade as co
-from colonnade.methods.gram.design import plan_joint, squares_within
+from colonnade.methods.gram.plan import RunPlan, plan_joint, squares_within
+from colonnade.methods.gram.rows import MOST_BITS, SDS, Layout, Prepared, Rings
 from colonnade.methods.gram.rule import whole_frame
-from colonnade.methods.gram.secure_design import MOST_BITS, SDS, Design, Layout, Rings
-from colonnade.methods.gram.secure_release import Prepared
 from colonnade.model.job import Job
 
 SCHEMAS = {
@@ -38,7 +37,7 @@ def layout_of(fed, loss=None, **more):
     """A joint release of all columns as they are."""
     privacy = co.Privacy(2.0, 1e-6, trust="secure", **({} if loss is None else {"label_range": (-1.0, 1.0)}), **more)
     job = Job(co.Problem(loss or co.Logistic(), penalty=co.Ridge(1e-3)), fed.roster(), privacy)
-    design = Design(job, co.PrivateGram())
+    design = RunPlan.of(job, co.PrivateGram())
     frame = whole_frame(design.columns)
     figures, _ = plan_joint(job, design.columns, frame, design.rule, design.rho("joint"))
     return design, Layout(job, figures, frame)

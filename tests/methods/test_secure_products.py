@@ -12,10 +12,14 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import LeakError, ProtocolError
-from colonnade.methods.gram import private_gram, secure_products, secure_release
-from colonnade.methods.gram.messages import CoordinatorKey, Introduce, Masked, Next, SendParts, Widths
-from colonnade.methods.gram.secure_design import Design, GramSettings
-from colonnade.methods.gram.secure_products import Stage, Totals
+from colonnade.methods.gram import masks as gram_masks
+from colonnade.methods.gram import private_gram
+from colonnade.methods.gram import products as gram_products
+from colonnade.methods.gram import rows as gram_rows
+from colonnade.methods.gram.masks import Stage, Totals
+from colonnade.methods.gram.plan import GramSettings, RunPlan
+from colonnade.methods.gram.products import Masked, Next, SendParts, Widths
+from colonnade.methods.meeting import CoordinatorKey, Introduce
 from colonnade.model.job import Job
 from colonnade.privacy.keyring import ColumnPad
 from colonnade.privacy.ledger import Ledger
@@ -192,9 +196,9 @@ def test_a_party_releases_nothing_of_a_stage_of_which_a_partner_was_told_somethi
         fields = {name: getattr(message, name) for name in message.__slots__} | {field: CHANGES[field](message)}
         if field == "keep":
             fields |= {"centre": message.centre[:0], "scale": message.scale[:0]}
-        return secure_release.Prepare(**fields)
+        return gram_products.Prepare(**fields)
 
-    engine = co.Tap(forging(secure_release.Prepare, "a", forge))
+    engine = co.Tap(forging(gram_products.Prepare, "a", forge))
     with pytest.raises(ProtocolError, match="something else of this release"):
         run(tmp_path, engine)
     for party in PARTIES:
@@ -218,7 +222,7 @@ def test_a_stage_is_accepted_once_and_in_its_turn(name, again, tmp_path):
             return told["sums"] if message.name == "joint" else None
 
     with pytest.raises(ProtocolError, match="not the next one"):
-        run(tmp_path, forging(secure_release.Prepare, "a", forge))
+        run(tmp_path, forging(gram_products.Prepare, "a", forge))
 
 
 @pytest.mark.chance(0, "a refusal of what was forged, whatever the noise")
@@ -232,16 +236,15 @@ def test_rings_that_columns_cannot_have_are_refused(tmp_path):
 @pytest.mark.chance(1e-12, "six uniform numbers of a ring, all within 2^-8 of it: (2^-7)^6")
 def test_parties_that_were_told_different_rings_get_noise_instead_of_products(monkeypatch, tmp_path):
     """Masks are derived from the rings of all columns: where they differ nothing cancels, and nothing is learned."""
-    matrices = []
-    real = secure_release.gram_matrix
-    monkeypatch.setattr(
-        secure_release, "gram_matrix", lambda *a: (matrices.append((a[1].bits, real(*a))), matrices[-1][1])[1]
-    )
+    matrices, widths = [], []
+    real, fit = gram_products.gram_matrix, gram_rows.Layout.fit
+    monkeypatch.setattr(gram_rows.Layout, "fit", lambda *a: (widths.append(fit(*a)), widths[-1])[1])
+    monkeypatch.setattr(gram_products, "gram_matrix", lambda *a: (matrices.append(real(*a)), matrices[-1])[1])
     told_apart = forging(Widths, "a", lambda m: Widths(m.bits + np.eye(len(m.bits), dtype=int)[-1]))
     for name, engine in (("told alike", None), ("told apart", told_apart)):  # with the same noise
         options = {"store": tmp_path / name, "engine": engine, "noise": SeededNoise(1)}
         co.fit(federation(), PROBLEM, co.PrivateGram(), PRIVACY, **options)
-    (bits, alike), (_, apart) = matrices
+    (alike, apart), bits = matrices, widths[0].bits
     off = np.abs(apart - alike)
     assert off[:2, 2:5].max() > 2.0 ** (bits.max() - 8)  # 6 uniform numbers
     assert not off[2:5, 2:5].any()  # of those who were told alike
@@ -249,7 +252,7 @@ def test_parties_that_were_told_different_rings_get_noise_instead_of_products(mo
 
 def test_a_party_cannot_send_masked_columns_to_another_party(tmp_path, monkeypatch):
     """Who knows the masks must never see what they hide: not even by a mistake in a program."""
-    real = secure_products.upload
+    real = gram_masks.upload
 
     def misdirected(stage, gate, *rest):
         program = real(stage, gate, *rest)
@@ -258,7 +261,7 @@ def test_a_party_cannot_send_masked_columns_to_another_party(tmp_path, monkeypat
             to = {stage.partners(gate.node)[0] if isinstance(m, Masked) else r: m for r, m in post.to.items()}
             post = program.send((yield type(post)(to, post.wait)))
 
-    monkeypatch.setattr(secure_release, "upload", misdirected)
+    monkeypatch.setattr(gram_masks, "upload", misdirected)
     engine = co.Tap(InProcess())
     with pytest.raises(LeakError, match="nobody but the coordinator"):
         run(tmp_path, engine)
@@ -287,25 +290,25 @@ def test_masked_rows_that_come_unsealed_are_refused(tmp_path):
 
 
 def test_masked_rows_of_another_length_are_refused(tmp_path, monkeypatch):
-    real = secure_products.Totals._multiply
+    real = gram_masks.Totals._multiply
 
     def cut(self, came):
         real(self, {party: packed[:-1] for party, packed in came.items()})
 
-    monkeypatch.setattr(secure_products.Totals, "_multiply", cut)
+    monkeypatch.setattr(gram_masks.Totals, "_multiply", cut)
     with pytest.raises(ProtocolError, match="bytes for"):
         run(tmp_path)
 
 
 @pytest.mark.chance(0, "a refusal of what was forged, whatever the noise")
 def test_corrections_of_another_shape_are_refused(tmp_path, monkeypatch):
-    real = secure_products.Totals._correct
+    real = gram_masks.Totals._correct
 
     def turned(self, party, parts):
         last = parts[-1]
         real(self, party, [*parts[:-1], replace(last, values=last.values[:1, :1])])
 
-    monkeypatch.setattr(secure_products.Totals, "_correct", turned)
+    monkeypatch.setattr(gram_masks.Totals, "_correct", turned)
     with pytest.raises(ProtocolError, match="sent a correction of shape"):
         run(tmp_path)
 
@@ -338,7 +341,7 @@ def test_every_stage_of_a_run_has_seeds_of_its_own_for_every_party_and_every_pai
         (hidden if label == ("R",) else seeds).append((seed, label))
         return ColumnPad(seed, label, bits)
 
-    monkeypatch.setattr(secure_products, "ColumnPad", pad)
+    monkeypatch.setattr(gram_masks, "ColumnPad", pad)
     run(tmp_path)
     assert len({seed for seed, _ in seeds}) == 2 * 3  # class sums and the Gram matrix
     assert len({label for _, label in seeds}) == 2 * 3  # run, party, and all that the stage was told to be
@@ -476,8 +479,8 @@ def test_a_party_whose_file_says_something_else_of_a_partners_columns_releases_n
 def test_labels_are_plus_and_minus_one_at_a_weight_that_doubles_cannot_hold():
     """-(2^54 + 4) // (2^54 + 3) is -2: past the bound of products, where an error would tell of a negative label."""
     fed = federation(rows=20)
-    design = Design(Job(PROBLEM, fed.roster(), replace(PRIVACY, epsilon=60.0)), GramSettings())
-    told = secure_release.Prepare(
+    design = RunPlan.of(Job(PROBLEM, fed.roster(), replace(PRIVACY, epsilon=60.0)), GramSettings())
+    told = gram_products.Prepare(
         name="joint",
         step=1.0,
         bits=31,
@@ -489,9 +492,9 @@ def test_labels_are_plus_and_minus_one_at_a_weight_that_doubles_cannot_hold():
         scale=np.zeros(0),
         labels=np.zeros(0),
     )
-    prepared = secure_release.check_prepare(design, "joint", told)
+    prepared = gram_products.check_prepare(design, "joint", told)
     block = replace(fed.parties["b"].block, labels=np.where(np.arange(20) % 2, 1.0, -1.0))
-    matrix = secure_release.OwnMatrix(design, prepared, block, SimpleNamespace(node="b", run="run"))
+    matrix = gram_rows.OwnMatrix(design, prepared, block, SimpleNamespace(node="b", run="run"))
     assert matrix.bound == 1
     np.testing.assert_array_equal(matrix.read(0, 20)[:, 0], block.own_labels())
 

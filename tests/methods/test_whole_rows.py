@@ -19,11 +19,10 @@ from scipy import sparse
 
 import colonnade as co
 from colonnade.methods.gram.answer import Curves
-from colonnade.methods.gram.design import label_bound
-from colonnade.methods.gram.integer_rows import Grid, IntegerRows
 from colonnade.methods.gram.local import Local
+from colonnade.methods.gram.plan import RunPlan
+from colonnade.methods.gram.rows import Grid, IntegerRows
 from colonnade.methods.gram.rule import Gram, prepare, whole_frame
-from colonnade.methods.gram.secure_design import Design
 from colonnade.methods.gram.solve import solve
 from colonnade.model.job import Job
 from colonnade.model.release import Sums
@@ -183,7 +182,7 @@ def test_a_private_fit_without_noise_is_that_of_rows_by_their_formula(table, kin
     """Class sums, Gram matrix, coefficients and probabilities: the same rule on sums that were made here."""
     fed, asked, method = federation(table, kind), terms(table, trust), co.PrivateGram()
     seen = silent_run(fed, method, asked, monkeypatch, intercept=True, loss=LOSSES[kind])
-    design = Design(Job(problem(kind), fed.roster(), asked), method)
+    design = RunPlan.of(Job(problem(kind), fed.roster(), asked), method)
     y = np.asarray(fed.labels, float)
     weights = np.rint((1.0 + y) / 2.0 * design.sums.label).astype(np.int64)
     up, down, count, half = sums_by_formula(fed, design, weights)
@@ -197,11 +196,11 @@ def test_a_private_fit_without_noise_is_that_of_rows_by_their_formula(table, kin
     sums = Sums(up, down, count, np.where(squared, half, 0.0), **noise)
     rule, frame = prepare(design.rule, design.columns, ROWS, sums)
     assert rule.name == "centred"
-    planned = design.plan(rule, frame)
+    planned = design.gram(rule, frame)
     matrix = plain_gram(fed, design.job, planned.figures, frame, np.rint(y * planned.figures.label).astype(np.int64))
     np.testing.assert_allclose(seen.matrices[0][1], matrix, atol=1e-6)
     gram = Gram.of(planned.extended, matrix * planned.figures.step**2, design.sds(planned.figures, frame))
-    sizes = {"rows": ROWS, "columns": design.columns.owner.size, "label_bound": label_bound(design.job)}
+    sizes = {"rows": ROWS, "columns": design.columns.owner.size, "label_bound": design.job.label_bound}
     curves = Curves(design.columns.level, flags=design.columns.binary)
     solved = solve(gram, frame, rule, problem(kind), **sizes, sums=sums, curves=curves)
     found = np.concatenate([seen.fit.coefficients[name] for name in fed.parties])
@@ -217,7 +216,7 @@ def test_what_a_party_releases_alone_is_made_of_rows_by_their_formula(table, kin
     """Squares, products, sums and what goes with public labels, whose noise is off too."""
     fed, asked, method = federation(table, kind), terms(table, "nobody"), co.PrivateGram(cross="none")
     seen = silent_run(fed, method, asked, monkeypatch, intercept=True, loss=LOSSES[kind])
-    local = Local(Job(problem(kind), fed.roster(), asked), False)
+    local = Local(RunPlan.of(Job(problem(kind), fed.roster(), asked), co.PrivateGram(cross="none")))
     made = rows_by_formula(fed, asked, local.figures, local.frame, curves=table == "curves")
     y = np.asarray(fed.labels, float) / local.labels.limit
     for (name, rows), release in zip(made.items(), seen.releases, strict=True):

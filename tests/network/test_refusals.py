@@ -11,7 +11,7 @@ import pytest
 from colonnade.data.federation_file import new_key
 from colonnade.errors import ColonnadeError
 from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels
-from colonnade.methods.gram.messages import Introduce
+from colonnade.methods.meeting import Introduce
 from colonnade.methods.method import Done
 from colonnade.network.party_service import OK, UNKNOWN
 from colonnade.network.questions import Question

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.methods.gram import secure_release
+from colonnade.methods.gram import products
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.runtime.hosted_node import Joined
@@ -82,7 +82,7 @@ def test_a_message_that_was_read_and_not_recorded_is_remembered(node, tmp_path, 
         return draw(self, *arguments, **options)
 
     monkeypatch.setattr(Gate, "integers", drawing)
-    killed(lambda: fit(store), secure_release, "gram_matrix")
+    killed(lambda: fit(store), products, "gram_matrix")
     before = drawn.count(node)
     assert before >= 1
     put_back(old, node, store / "nodes")
@@ -93,7 +93,7 @@ def test_a_message_that_was_read_and_not_recorded_is_remembered(node, tmp_path, 
 
 @pytest.mark.chance(0, "a price, and who was heard")
 def test_a_run_that_nobody_put_back_goes_on_from_what_was_heard(tmp_path):  # noqa: F811
-    killed(lambda: fit(tmp_path), secure_release, "gram_matrix")
+    killed(lambda: fit(tmp_path), products, "gram_matrix")
     got = [tuple(json.loads(row.key)) for row in rows(tmp_path, COORDINATOR, "got")]
     assert {("a", COORDINATOR), ("b", COORDINATOR)} <= set(got)
     assert fit(tmp_path).privacy.epsilon == pytest.approx(1.0)
@@ -173,7 +173,7 @@ def test_receipts_are_kept_where_noise_is_drawn_and_a_farewell_needs_none(tmp_pa
 @pytest.mark.chance(0, "keys and lengths of ledgers")
 def test_when_a_run_that_went_on_is_taken_up_again_the_heads_of_others_are_written_down(tmp_path):  # noqa: F811
     for _ in range(3):
-        killed(lambda: fit(tmp_path), secure_release, "gram_matrix")
+        killed(lambda: fit(tmp_path), products, "gram_matrix")
     fit(tmp_path)
     keys = [row.key for row in rows(tmp_path, "a", "peer")]
     assert keys == ["start", "start 2", "end"]  # it took no step between the second start and the fourth

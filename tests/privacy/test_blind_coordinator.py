@@ -15,9 +15,10 @@ import pytest
 
 import colonnade as co
 from colonnade.kernels.bits import pack_rows
-from colonnade.methods.gram import secure_products
-from colonnade.methods.gram.messages import Masked, Parts, Seed
-from colonnade.methods.gram.secure_products import Corrections, Stage, Totals
+from colonnade.methods.gram import masks as gram_masks
+from colonnade.methods.gram.masks import Corrections, Stage, Totals
+from colonnade.methods.gram.products import Masked, Parts
+from colonnade.methods.meeting import Seed
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.store import FileLog
@@ -89,9 +90,7 @@ def test_the_model_is_what_the_programs_send_and_the_coordinator_adds_up(pairs, 
     for _ in range(25):
         bits = {p: rng.integers(1, rng.choice([3, 24, 40]), rng.integers(1, 4)) for p in NAMES}
         stage = Stage("joint", int(rng.integers(1, 9)), bits, pairs, bytes(32))
-        monkeypatch.setattr(
-            secure_products, "BLOCK_BYTES", max(1, sum(map(int, bits["a"])) * int(rng.integers(1, 4)) // 8)
-        )
+        monkeypatch.setattr(gram_masks, "BLOCK_BYTES", max(1, sum(map(int, bits["a"])) * int(rng.integers(1, 4)) // 8))
         n = stage.rows
         rows = {p: rng.integers(-3, 4, (n, bits[p].size)) for p in NAMES}
         masks = {p: rng.integers(0, 1 << 20, (n, bits[p].size)) % (1 << bits[p]) for p in NAMES}
@@ -221,7 +220,7 @@ class Watched:
     def __init__(self, store, monkeypatch, letters=None):
         self.store, self.left = store, letters
         self.plain, self.covered = [], []  # (sender, receivers, body), and what lies under the seal
-        monkeypatch.setattr(secure_products, "BLOCK_BYTES", 200)
+        monkeypatch.setattr(gram_masks, "BLOCK_BYTES", 200)
         seal = Keyring.seal
 
         def spy(ring, places, body, name):

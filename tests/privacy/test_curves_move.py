@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 import colonnade as co
-from colonnade.methods.gram import design, integer_rows
-from colonnade.methods.gram.design import grid, plan_sums, public_columns
-from colonnade.methods.gram.integer_rows import IntegerRows
-from colonnade.methods.gram.rule import as_they_are, whole_frame
+from colonnade.methods.gram import plan as gram_plan
+from colonnade.methods.gram.plan import plan_sums
+from colonnade.methods.gram.rows import IntegerRows, grid
+from colonnade.methods.gram.rule import as_they_are, public_columns, whole_frame
 from colonnade.model.job import Job
 from tests.helpers.gram_runs import silent_run
 
@@ -70,12 +70,13 @@ def test_neighbours_at_bounds_and_knots_move_a_release_no_further_than_stated(de
 def steps_of(smooth, monkeypatch, *, toward=True):
     """Rows whose values lie at bounds, knots and between them, as one party makes it in a release of rows as they are."""
     if not toward:
-        monkeypatch.setattr(design, "hat_levels", lambda job, party: 0 * integer_rows.hat_levels(job, party))
+        levels = gram_plan.hat_levels
+        monkeypatch.setattr(gram_plan, "hat_levels", lambda job, party: 0 * levels(job, party))
     cells = [*product(ENDS, ENDS), *((t, 1.0) for t in np.linspace(-1, 1, 4001))]
     fed = federation([(*two, 0.0, 0.0) for two in cells], np.ones(len(cells)), smooth)
     job = Job(co.Problem(co.LeastSquares()), fed.roster(), terms(60.0))
     columns = public_columns(job)
-    figures, _ = design.plan_joint(job, columns, whole_frame(columns), as_they_are(columns.owner.size, 1.0), 1.0)
+    figures, _ = gram_plan.plan_joint(job, columns, whole_frame(columns), as_they_are(columns.owner.size, 1.0), 1.0)
     own = np.arange(len(job.roster.positions["a"]))
     of = own, np.zeros(own.size), np.ones(own.size), np.ones(own.size, np.int64)
     rows = IntegerRows(fed.parties["a"].block, grid(job, "a", figures, *of, whole=True))

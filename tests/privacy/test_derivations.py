@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from colonnade.data import alignment, psi, row_order
 from colonnade.kernels.ring import Ring, uniform
-from colonnade.methods.gram.secure_products import Stage
+from colonnade.methods.gram.masks import Stage
 from colonnade.privacy.keyring import ColumnPad, Keyring, Pad, derive, public_key
 
 SECRET, OTHER, ONCE = bytes(range(32)), bytes(range(32, 64)), bytes(12)

@@ -19,7 +19,7 @@ import pytest
 
 import colonnade as co
 from colonnade.methods import masked_scores
-from colonnade.methods.gram import secure_products
+from colonnade.methods.gram import masks as gram_masks
 from colonnade.network.party_run import cover_letter
 from colonnade.privacy import gate as gates
 from colonnade.privacy import keyring as keyrings
@@ -49,7 +49,7 @@ def fit(store: Path, trust: str = "secure", **more: Any) -> co.Fit:
 
 @pytest.fixture
 def run_log(monkeypatch):
-    monkeypatch.setattr(secure_products, "BLOCK_BYTES", 200)  # so that a stage goes in several blocks
+    monkeypatch.setattr(gram_masks, "BLOCK_BYTES", 200)  # so that a stage goes in several blocks
     return RunLog(monkeypatch)
 
 
@@ -162,7 +162,7 @@ def masks_from_the_first_row(patch):
 
 def one_label_for_both_stages(patch):
     """Widths and rings would still tell the masks apart: they are left out too."""
-    patch.setattr(secure_products.Stage, "label", lambda self: ("stage", "rings"))
+    patch.setattr(gram_masks.Stage, "label", lambda self: ("stage", "rings"))
     patch.setattr(ColumnPad, "key", property(lambda self: keyrings.derive(self.seed, "column pad", *self.label)))
 
 
@@ -195,7 +195,7 @@ PLANTED = [
 @pytest.mark.chance(1e-12, "a planted reuse is one every time; of the other masks no two are the same: 6e-14")
 @pytest.mark.parametrize(("plant", "found"), PLANTED, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_planted_reuse_is_found(plant, found, tmp_path, monkeypatch):
-    monkeypatch.setattr(secure_products, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(gram_masks, "BLOCK_BYTES", 200)
     plant(monkeypatch)
     run_log = RunLog(monkeypatch)
     with contextlib.suppress(Exception):  # a reuse may also stop a run, or turn its sums to noise; its log is judged

@@ -24,6 +24,7 @@ from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels, Send
 from colonnade.methods.frank_wolfe.central import Choose
 from colonnade.methods.frank_wolfe.private_block import HashedSketch, InsideOffer, InsideTurn, Slope
 from colonnade.methods.gram.local import Local, Products
+from colonnade.methods.gram.plan import RunPlan
 from colonnade.methods.gram.rule import RowFrame, whole_frame
 from colonnade.methods.method import Labels, SendLabels
 from colonnade.model.job import Job
@@ -314,7 +315,7 @@ def test_labels_and_own_products_move_as_charged(parties, form, k):
     """Labels 2·Y·k, of which 1/√k is reached; products √2(N + c² + τ²)·k, by rows [a, c, τ] and [a′, c, τ] at right angles."""
     n, columns = 12, {name: [2 * i, 2 * i + 1] for i, name in enumerate("abcd"[:parties])}
     job, method = gram_job(n, k, columns), co.PrivateGram(cross="none")
-    local = Local(job)
+    local = Local(RunPlan.of(job, method))
     (c, tau), step = local.beside("a"), local.figures.step
     N = squares(1.0, step)
     turn = -(c**2 + tau**2) / N  # a·a′ = −(c² + τ²)

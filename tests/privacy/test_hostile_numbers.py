@@ -22,11 +22,10 @@ from colonnade.estimators.recipe import clipped
 from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels, SendNoisyModel
 from colonnade.methods.frank_wolfe.central import Choose
 from colonnade.methods.frank_wolfe.private_block import InsideTurn, SendColumn, Slope
-from colonnade.methods.gram.integer_rows import Grid, IntegerRows
 from colonnade.methods.gram.local import Products
-from colonnade.methods.gram.messages import Prepare
-from colonnade.methods.gram.secure_design import Design
-from colonnade.methods.gram.secure_release import check_prepare
+from colonnade.methods.gram.plan import RunPlan
+from colonnade.methods.gram.products import Prepare, check_prepare
+from colonnade.methods.gram.rows import Grid, IntegerRows
 from colonnade.methods.method import Finish, SendLabels
 from colonnade.model.job import Job
 from colonnade.network.party_data import PartyData
@@ -246,7 +245,7 @@ def test_rows_of_a_secure_release_stay_within_their_length_however_they_are_desc
         "label": 50, "keep": np.array([0, 1]), "centre": np.zeros(2), "scale": np.ones(2),
     }  # fmt: skip
     told[what] = bad if what == "step" else np.array([bad, 1.0])
-    design = Design(job, co.PrivateGram())
+    design = RunPlan.of(job, co.PrivateGram())
     try:
         prepared = check_prepare(design, "joint", Prepare("joint", **told, labels=np.zeros(0)))
     except ProtocolError:

@@ -13,18 +13,9 @@ from scipy import stats
 from colonnade.attacks.setting import gate_for
 from colonnade.errors import InvalidInput, LeakError
 from colonnade.kernels.lwe import Lattice, inner, unpack_hidden
-from colonnade.methods.gram.lwe_design import (
-    ERROR,
-    GROWTH,
-    Exchange,
-    Mechanism,
-    Side,
-    check_failure,
-    secrets_of,
-    settle,
-)
 from colonnade.privacy import lattice as lattices
 from colonnade.privacy.events import HIDDEN
+from colonnade.privacy.exchange import ERROR, GROWTH, Exchange, Mechanism, Side, check_failure, secrets_of, settle
 from colonnade.privacy.lattice import (
     LEAST_BITS,
     LEAST_SIGMA,
@@ -299,11 +290,11 @@ def test_secrets_are_counted_for_every_column_that_is_sent_or_received():
 
 @pytest.mark.parametrize("figure", ["growth", "error", "hints"])
 def test_each_of_the_three_rules_can_refuse(figure, monkeypatch):
-    from colonnade.methods.gram import lwe_design
+    from colonnade.privacy import exchange
 
     sides = {"a": side(200), "b": side(2)}
     settled = settle(sides, (("a", "b"),), mechanism(20_000, sides))
-    monkeypatch.setattr(lwe_design.Exchange, figure, property(lambda _: 1.0))
+    monkeypatch.setattr(exchange.Exchange, figure, property(lambda _: 1.0))
     assert not settled.holds
 
 

@@ -12,13 +12,14 @@ from scipy.stats import chi2
 
 import colonnade as co
 from colonnade.errors import ReplayDiverged
-from colonnade.methods.gram import lwe_products, private_gram, secure_design
-from colonnade.methods.gram.lwe_design import ERROR
-from colonnade.methods.gram.lwe_products import Products
+from colonnade.methods.gram import lattice as gram_lattice
+from colonnade.methods.gram import products as gram_products
+from colonnade.methods.gram.lattice import Products
+from colonnade.methods.gram.plan import RunPlan
 from colonnade.methods.gram.rule import prepare
-from colonnade.methods.gram.secure_design import Design
 from colonnade.privacy import lattice
 from colonnade.privacy.block import Block
+from colonnade.privacy.exchange import ERROR
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import gaussian_sigma
 from tests.helpers.forgery import Cut, Until
@@ -127,7 +128,7 @@ def test_noise_is_spread_evenly_between_multiples_of_a_scale(noises, route):
 def near_plain(view, fed, labels):
     """Whether a run without noise has the plain products, up to 8 sds of the errors of encryption."""
     plain = plain_gram(fed, view.job, view.figures, view.frame, labels)
-    sds = Design(view.job, co.PrivateGram()).sds(view.figures, view.frame) / view.figures.step**2
+    sds = RunPlan.of(view.job, co.PrivateGram()).sds(view.figures, view.frame) / view.figures.step**2
     return bool((np.abs(view.matrix - plain) <= 8 * ERROR * sds + 1e-6).all())
 
 
@@ -136,8 +137,7 @@ def test_products_are_the_same_in_many_blocks_of_which_the_last_is_short(monkeyp
     sent = []
     hidden = Gate.hidden
     monkeypatch.setattr(Gate, "hidden", lambda gate, *more: sent.append(gate.node) or hidden(gate, *more))
-    monkeypatch.setattr(lwe_products, "block_rows", lambda *_: 37)
-    monkeypatch.setattr(secure_design, "encrypted_rows", lambda *_: 37)
+    monkeypatch.setattr(gram_lattice, "block_rows", lambda *_: 37)
     monkeypatch.setattr(lattice, "CHUNK", 16)
     fed = federation()
     view = Views(fed, PROBLEM, TERMS, monkeypatch)
@@ -191,7 +191,7 @@ def test_sizes_and_order_of_messages_tell_nothing_of_rows(tmp_path, monkeypatch)
         released.append(sums)
         return prepare(rule, columns, rows, released[0])
 
-    monkeypatch.setattr(private_gram, "prepare", by_the_same)
+    monkeypatch.setattr(gram_products, "prepare", by_the_same)
     empty, full = np.zeros((150, 6)), np.full((150, 6), 2.0)
     empty[0], full[0], found = 1.0, -2.0, []
     for k, X in enumerate((table()[0], empty, full)):

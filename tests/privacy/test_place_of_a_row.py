@@ -23,7 +23,8 @@ from colonnade.cli.runs import list_runs
 from colonnade.data import row_order
 from colonnade.data.row_order import in_order
 from colonnade.estimators.federated import same_call
-from colonnade.methods.gram import private_gram, secure_release
+from colonnade.methods.gram import masks as gram_masks
+from colonnade.methods.gram import products as gram_products
 from colonnade.model.job import Job
 from colonnade.privacy.conditions import KEYED_HASH, PLACE_BY_HASH, PLACE_BY_KEY, PLACE_BY_TABLE
 from colonnade.privacy.events import Scope
@@ -143,7 +144,7 @@ def run_of(federation, way, monkeypatch, earlier=None):
     method, problem, privacy = WAYS[way]
     tape = Tape(earlier=earlier)
     gaussian, integers, noisy_max = Gate.gaussian, Gate.integers, Gate.noisy_max
-    sums, matrix = private_gram.collect_sums, secure_release.gram_matrix
+    sums, matrix = gram_masks.collect_sums, gram_products.gram_matrix
 
     def on_gaussian(self, *exact, **more):
         parts = [(np.array(part.value), 1.0) for part in exact]
@@ -167,16 +168,16 @@ def run_of(federation, way, monkeypatch, earlier=None):
         made = sums_release(design, prepared.figures, got)
         return tape.noted(("joint", "sums"), made.parts, made.sensitivity, got)
 
-    def on_matrix(layout, rings, diagonal, got):
-        made = gram_release(method, layout, rings, diagonal, got)
-        return tape.noted(("joint", "gram"), made.parts, made.sensitivity, matrix(layout, rings, diagonal, got))
+    def on_matrix(layout, got):
+        made = gram_release(method, layout, got)
+        return tape.noted(("joint", "gram"), made.parts, made.sensitivity, matrix(layout, got))
 
     with monkeypatch.context() as patch:
         patch.setattr(Gate, "gaussian", on_gaussian)
         patch.setattr(Gate, "integers", on_integers)
         patch.setattr(Gate, "noisy_max", on_max)
-        patch.setattr(private_gram, "collect_sums", on_sums)
-        patch.setattr(secure_release, "gram_matrix", on_matrix)
+        patch.setattr(gram_masks, "collect_sums", on_sums)
+        patch.setattr(gram_products, "gram_matrix", on_matrix)
         patch.setattr("colonnade.privacy.gate.Gate._fresh", lambda _: Still())
         job = Job(problem, federation.roster(), privacy)
         method.check(job)

@@ -27,17 +27,26 @@ from colonnade.errors import ProtocolError
 from colonnade.kernels.bits import rows_size, unpack_rows
 from colonnade.kernels.ring import Ring, uniform
 from colonnade.kernels.ring_products import cross, ring_masks
-from colonnade.methods.gram import design as gram_design
 from colonnade.methods.gram import local as local_gram
-from colonnade.methods.gram import secure_design, secure_products
-from colonnade.methods.gram.design import OWN, Figures, NoisyLabels, grid, own_count
-from colonnade.methods.gram.integer_rows import Grid, IntegerRows, check_room
+from colonnade.methods.gram import masks as gram_masks
+from colonnade.methods.gram import plan as gram_plan
 from colonnade.methods.gram.local import Products
-from colonnade.methods.gram.messages import Masked, Meet, Parts, Prepare, Seed, SendDiagonal, SendParts, Widths
+from colonnade.methods.gram.masks import Stage, Totals
+from colonnade.methods.gram.plan import HALF, OWN, Figures, NoisyLabels, RunPlan
 from colonnade.methods.gram.private_gram import PrivateGram
-from colonnade.methods.gram.secure_design import Layout
-from colonnade.methods.gram.secure_release import check_prepare
+from colonnade.methods.gram.products import (
+    Masked,
+    Parts,
+    Prepare,
+    SendDiagonal,
+    SendParts,
+    Widths,
+    check_prepare,
+    own_count,
+)
+from colonnade.methods.gram.rows import Grid, IntegerRows, Layout, check_room, grid
 from colonnade.methods.masked_scores import PartScores
+from colonnade.methods.meeting import Meet, Seed
 from colonnade.methods.method import SendLabels
 from colonnade.model.job import Job
 from colonnade.privacy import mechanisms
@@ -246,7 +255,7 @@ def test_class_sums_are_those_that_every_party_can_work_out(changes, tmp_path):
 def test_noise_is_made_for_the_figures_that_rows_are_cut_by():
     """What a party releases by itself moves within its own noise, whatever it was told."""
     job = Job(RIDGE, federation().roster(), privacy(60.0))
-    design = secure_design.Design(job, PrivateGram())
+    design = RunPlan.of(job, PrivateGram())
     for own in (1, 10, 10_000):
         told = Figures("joint", 2.0**-6, 40, {"a": own, "b": 1, "c": 1}, {"a": 3, "b": 4, "c": 3}, 1, 1, 60)
         assert np.sqrt(2.0) * own <= design.sensitivity(told)
@@ -261,7 +270,7 @@ class Seen:
     def __init__(self, tmp_path, fed):
         self.fed, terms = fed, privacy()
         self.job, self.bodies = Job(RIDGE, fed.roster(), terms), []
-        self.design, seal = secure_design.Design(self.job, PrivateGram()), Keyring.seal
+        self.design, seal = RunPlan.of(self.job, PrivateGram()), Keyring.seal
 
         def spy(ring, places, body, name):
             self.bodies.append((ring._me, tuple(places), decode(body)))
@@ -285,7 +294,7 @@ class Seen:
         for number, told in enumerate(self.told(Prepare)):
             prepared = check_prepare(self.design, told.name, told)
             bits = prepared.layout.by_party(self.told(Widths)[0].bits) if told.name == "joint" else None
-            stage = self.design.stage(prepared.figures, prepared.digest, bits)
+            stage = Stage.of(self.design, prepared.figures, prepared.digest, bits)
             assert len(stage.blocks()) == 1
             seeds = {p: next(m.seed.value for m in self.seeds(p) if self.of(m, prepared)) for p in stage.bits}
             masks = {p: stage.mask(p, seed, self.fit.run).rows(0, stage.rows) for p, seed in seeds.items()}
@@ -443,7 +452,7 @@ def r_is(kind, monkeypatch):
     def pad(seed, label, bits):
         return (kind if label == ("R",) else ColumnPad)(seed, label, bits)
 
-    monkeypatch.setattr(secure_products, "ColumnPad", pad)
+    monkeypatch.setattr(gram_masks, "ColumnPad", pad)
 
 
 def without_r(monkeypatch):
@@ -457,8 +466,8 @@ def r_in_a_shorter_ring(monkeypatch):
 
 def same_rings(monkeypatch):
     """Both stages in one ring: then what they share is the same number."""
-    fitted = gram_design._fitted
-    monkeypatch.setattr(gram_design, "_fitted", lambda *a: replace(fitted(*a), bits=40))
+    fitted = gram_plan._fitted
+    monkeypatch.setattr(gram_plan, "_fitted", lambda *a: replace(fitted(*a), bits=40))
     fit = Layout.fit
     monkeypatch.setattr(Layout, "fit", lambda *a: replace(fit(*a), bits=np.full(fit(*a).bits.shape, 40)))
 
@@ -663,7 +672,7 @@ def test_two_rows_at_right_angles_need_nearly_all_of_the_sensitivity_and_no_more
 @pytest.mark.parametrize("bug", SENSITIVITIES)
 def test_planted_a_sensitivity_that_leaves_something_out_is_found(bug, monkeypatch):
     """By the distance itself: a twelfth or a fifth too little noise is more than trials could show in a test."""
-    monkeypatch.setattr(secure_design, "joint_sensitivity", SENSITIVITIES[bug])
+    monkeypatch.setattr(gram_plan, "joint_sensitivity", SENSITIVITIES[bug])
     ((moved, stated),) = movement(gram_runs.RAW, ONE_EPSILON)
     assert moved > 1.05 * stated
 
@@ -681,11 +690,11 @@ class Door:
 def tied(labels):
     """How far the release of a party's own products moves when a row turns round, given these labels; and what it states."""
     world, doors = gram_runs.OWN, (Door(), Door())
-    local = local_gram.Local(world.job(ONE_EPSILON))
+    local = local_gram.Local(RunPlan.of(world.job(ONE_EPSILON), world.method))
     for door, side in zip(doors, (True, False), strict=True):
         local_gram.own_products_release(local, world.blocks(ONE_EPSILON, side)[gram_runs.ONE], door, labels)
     first, second = (door.given.value for door in doors)
-    weights = (1.0, gram_design.HALF, gram_design.HALF, gram_design.HALF)
+    weights = (1.0, HALF, HALF, HALF)
     moved = sum(float(np.square((a - b) / w).sum()) for a, b, w in zip(first, second, weights, strict=True))
     return np.sqrt(moved), doors[0].given.sensitivity
 
@@ -904,7 +913,7 @@ def test_all_that_a_fit_says_follows_from_what_was_released(method, trust, epsil
 
     monkeypatch.setattr(Gate, "integers", always)
     monkeypatch.setattr(Gate, "the_rest", always_the_rest)
-    monkeypatch.setattr(secure_products.Totals, "products", products)
+    monkeypatch.setattr(Totals, "products", products)
     monkeypatch.setattr(
         Gate,
         "gaussian",
@@ -988,12 +997,12 @@ def test_while_a_run_is_open_the_files_of_a_party_and_the_coordinator_hold_produ
     ring._shared["a"] = derive(shared, "pair", run, "a", "b")
     sealed = next(decode(body[16:]) for who, body in incoming if who == "a")
     seed = decode(ring.open("a", 0, sealed.key, sealed.content)).seed.value
-    design = secure_design.Design(Job(RIDGE, fed.roster(), privacy()), PrivateGram())
+    design = RunPlan.of(Job(RIDGE, fed.roster(), privacy()), PrivateGram())
     prepared = check_prepare(design, "sums", next(m for m in plain if isinstance(m, Prepare)))
-    stage = design.stage(prepared.figures, prepared.digest)
+    stage = Stage.of(design, prepared.figures, prepared.digest)
     masks = {"a": seed, "b": party.secret(run, f"program: mask {prepared.digest.hex()}", 32)}
     masks = {name: stage.mask(name, one, run).rows(0, fed.rows).astype(np.uint64) for name, one in masks.items()}
-    totals = secure_products.Totals(stage, {})
+    totals = Totals(stage, {})
     totals.load(decode_value(coordinator.kept(run, "fold: totals of sums")))
     up = (np.asarray(fed.labels) > 0).astype(np.uint64)
     own = np.column_stack([up, np.uint64(1) - up]) + masks["b"]

@@ -13,8 +13,9 @@ import pytest
 
 import colonnade as co
 from colonnade.methods.frank_wolfe import central
-from colonnade.methods.gram.design import NoisyLabels, joint_sensitivity, rule_rho, sums_sensitivity
 from colonnade.methods.gram.local import Local
+from colonnade.methods.gram.plan import NoisyLabels, RunPlan, joint_sensitivity, sums_sensitivity
+from colonnade.methods.gram.rule import rule_rho
 from colonnade.model.job import Job
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import COLUMN, ROW, Unit
@@ -204,7 +205,7 @@ def test_all_sensitivities_are_m_times_those_of_one_row(rows):
     """m rows replaced one after the other: the way is at most m times as long."""
     one, many = job_about(1), job_about(rows)
     assert rule_rho(many) * rows * rows == pytest.approx(rule_rho(one), rel=1e-12)
-    local = Local(many, False)
+    local = Local(RunPlan.of(many, co.PrivateGram(cross="none")))
     for of in (joint_sensitivity, sums_sensitivity):
         assert of(many, local.figures) == pytest.approx(rows * of(one, local.figures), rel=1e-9)
     constant, label = local.beside("a")

@@ -15,11 +15,11 @@ import pytest
 import colonnade as co
 from colonnade.errors import InvalidInput
 from colonnade.kernels import curves
-from colonnade.methods.gram.design import plan_joint, sums_weights
 from colonnade.methods.gram.local import Local, _rows
+from colonnade.methods.gram.plan import RunPlan, plan_joint
+from colonnade.methods.gram.products import sums_weights
+from colonnade.methods.gram.rows import Layout, Prepared, class_weights, label_steps, squared_columns
 from colonnade.methods.gram.rule import prepare, whole_frame
-from colonnade.methods.gram.secure_design import Design, Layout
-from colonnade.methods.gram.secure_release import Prepared, class_weights, label_steps, squared_columns
 from colonnade.methods.node_setup import usable_labels
 from colonnade.model.job import Job
 from colonnade.model.release import Sums
@@ -166,7 +166,7 @@ def test_no_pair_of_rows_of_any_schema_moves_a_release_further_than_it_is_charge
         rng = np.random.default_rng(0)
         fed, job, method, y = any_job(rng, (seed, 1), trust, "secure")
         try:
-            design = Design(job, method)
+            design = RunPlan.of(job, method)
             if design.sums is not None:
                 found["sums"] = max(found.get("sums", 0.0), sums_moved(rng, fed, job, design, y))
             rule, ratio = joint_moved(rng, fed, job, design, y)
@@ -183,7 +183,7 @@ def test_what_parties_release_alone_moves_no_further_than_they_are_charged_toget
         rng = np.random.default_rng(0)
         fed, job, _, _ = any_job(rng, (seed, 2), "nobody", "none")
         try:
-            local = Local(job)
+            local = Local(RunPlan.of(job, co.PrivateGram(cross="none")))
             price = np.zeros((ROWS, ROWS))
             for name in local.releasing:
                 rows, (constant, label) = _rows(local, fed.parties[name].block, name), local.beside(name)

@@ -22,9 +22,9 @@ from colonnade.attacks import gram_runs
 from colonnade.attacks.gram_runs import NAMES, ONE, RAW, TWO, View, World, likelihood, run
 from colonnade.attacks.setting import LIKELIHOOD, LIKELIHOOD_OF_ALL, Adversary, Setting, Target, gate_for
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.gram.design import OWN as OWN_RING
-from colonnade.methods.gram.messages import Masked
-from colonnade.methods.gram.secure_products import Totals
+from colonnade.methods.gram.masks import Totals
+from colonnade.methods.gram.plan import OWN as OWN_RING
+from colonnade.methods.gram.products import Masked
 from colonnade.privacy.events import Event, Mechanism, Scope
 from colonnade.privacy.statement import Trust
 from colonnade.privacy.values import Private

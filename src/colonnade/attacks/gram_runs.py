@@ -28,24 +28,22 @@ from colonnade.kernels.bits import unpack_rows
 from colonnade.kernels.curves import hats
 from colonnade.kernels.ring import Ring
 from colonnade.kernels.ring_products import cross
-from colonnade.methods.gram.design import (
-    HALF,
-    Figures,
-    NoisyLabels,
-    grid,
-    label_bound,
-    noise_sd,
+from colonnade.methods.gram.local import Local, LocalParts
+from colonnade.methods.gram.masks import Stage, Totals
+from colonnade.methods.gram.plan import HALF, Figures, NoisyLabels, RunPlan, noise_sd
+from colonnade.methods.gram.plan import OWN as OWN_RING
+from colonnade.methods.gram.private_gram import PrivateGram
+from colonnade.methods.gram.products import (
+    Diagonal,
+    Masked,
+    Parts,
+    Prepare,
+    Widths,
+    check_prepare,
     own_count,
     sums_weights,
 )
-from colonnade.methods.gram.design import OWN as OWN_RING
-from colonnade.methods.gram.integer_rows import IntegerRows
-from colonnade.methods.gram.local import Local, LocalParts
-from colonnade.methods.gram.messages import Diagonal, Masked, Parts, Prepare, Widths
-from colonnade.methods.gram.private_gram import PrivateGram
-from colonnade.methods.gram.secure_design import Design, Rings
-from colonnade.methods.gram.secure_products import Stage, Totals
-from colonnade.methods.gram.secure_release import Prepared, check_prepare
+from colonnade.methods.gram.rows import IntegerRows, Prepared, Rings, grid
 from colonnade.methods.method import Finish, Labels
 from colonnade.model.job import Job, Known, Roster
 from colonnade.privacy.block import Block
@@ -207,7 +205,7 @@ BOTH = "both"
 class Stated:
     """One stage as the coordinator described it, and what either table would put in; matrices are in units."""
 
-    design: Design
+    design: RunPlan
     prepared: Prepared
     told: Prepare
     view: View
@@ -264,7 +262,7 @@ class Stated:
 
     def by_labels(self) -> Integers:
         """Weights of rows in the classes, by the noisy labels that everybody was told."""
-        top, labels = self.figures.label, np.clip(self.told.labels / label_bound(self.job), -1.0, 1.0)
+        top, labels = self.figures.label, np.clip(self.told.labels / self.job.label_bound, -1.0, 1.0)
         up = np.rint((1.0 + labels) / 2.0 * top).astype(np.int64)
         return np.column_stack([up, top - up])
 
@@ -288,9 +286,9 @@ class Stated:
     def stage(self) -> Stage:
         """The exchange of this stage, in the rings that were told."""
         if self.figures.name == "sums":
-            return self.design.stage(self.figures, self.prepared.digest)
+            return Stage.of(self.design, self.figures, self.prepared.digest)
         bits = self.view.all(COORDINATOR, ONE, Widths)[0].bits
-        return self.design.stage(self.figures, self.prepared.digest, self.prepared.layout.by_party(bits))
+        return Stage.of(self.design, self.figures, self.prepared.digest, self.prepared.layout.by_party(bits))
 
     @cached_property
     def rings(self) -> Rings:
@@ -312,7 +310,7 @@ class Stated:
         sent = self.view.all(name, COORDINATOR, kind)
         if kind is Masked:
             first = len(self.design.stages) == 2 and self.figures.name == "joint"
-            skip = len(self.design.stage(self.design.sums, b"").blocks()) if first and self.design.sums else 0
+            skip = len(Stage.of(self.design, self.design.sums, b"").blocks()) if first and self.design.sums else 0
             return sent[skip:][: len(self.stage.blocks())]
         return [sent[self.design.stages.index(self.figures.name)]]
 
@@ -337,7 +335,7 @@ def _classes(blocks: Mapping[str, Block]) -> Integers:
 def stages(world: World, setting: Setting, view: View) -> list[Stated]:
     """The releases of a run as every party was told them."""
     if not view.stages:  # every score asks for them
-        design = Design(world.job(setting), world.method)
+        design = RunPlan.of(world.job(setting), world.method)
         told = view.all(COORDINATOR, ONE, Prepare)
         view.stages = [Stated(design, check_prepare(design, one.name, one), one, view) for one in told]
     return view.stages
@@ -365,7 +363,7 @@ def _ratio(seen: Integers, mean1: Integers, mean2: Integers, sd: Any) -> Floats:
 def likelihood(world: World, setting: Setting, view: View, quiet: str | None = None) -> float:
     """The likelihood ratio of all noisy numbers of one run, but for what a party that looks on released itself."""
     tables = [world.blocks(setting, side, only_one=quiet is not None) for side in (True, False)]
-    total = _labels(Design(world.job(setting), world.method).labels, view, tables)
+    total = _labels(RunPlan.of(world.job(setting), world.method).labels, view, tables)
     for stage in stages(world, setting, view):
         noisy = stage.noisy()
         if quiet is not None:
@@ -458,7 +456,7 @@ def masks_score(world: World, setting: Setting, view: View) -> float:
 
 def local_likelihood(world: World, setting: Setting, view: View) -> float:
     """The likelihood ratio of all that left the parties, labels first."""
-    local = Local(world.job(setting))
+    local = Local(RunPlan.of(world.job(setting), world.method))
     tables = [world.blocks(setting, side) for side in (True, False)]
     total = _labels(local.labels, view, tables)
     labels = view.all(TWO, COORDINATOR, Labels)[0].values.value

@@ -12,11 +12,11 @@ Price    `python -m benchmarks ring`. Memory beside arguments and result: a seco
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numba import int64 as i64
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Integers
+from colonnade.kernels.bits import PackedRows, unpack_rows
 from colonnade.kernels.ring import STEP, Ring, as_integers, lifted, product, too_large
 
 EXACT_BITS = 53  # float64 sums of integers are exact up to 2^53
@@ -290,3 +291,117 @@ def _add_thin(few, many, total):  # type: ignore[no-untyped-def]  # numba infers
                 sums[j] += u32(x0 * u32(y0[j]))
         for j in range(t):
             total[k, j] += i64(sums[j])
+
+
+# ------------------------------------------------------------------------------------------------ side by side
+
+
+Pair = tuple[str, str]
+NO_COLUMNS = np.zeros(0, np.int64)
+
+
+class Mask(Protocol):
+    """One-time masks of a tall matrix, a few rows at a time."""
+
+    @property
+    def bits(self) -> Integers:
+        """Of the ring of each column."""
+        ...
+
+    def rows(self, first: int, count: int) -> Integers: ...
+
+
+class Side:
+    """Products of a tall matrix with the masks of others, which lie side by side, a few rows at a time."""
+
+    def __init__(self, masks: Sequence[Mask], bits: Integers) -> None:
+        self.masks, self.bits = masks, bits
+        self._theirs = np.concatenate([NO_COLUMNS, *(mask.bits for mask in masks)])
+        self._ends = np.cumsum([mask.bits.size for mask in masks], dtype=int).tolist()
+        self._total = np.zeros((bits.size, self._theirs.size), np.int64)
+        self._room = np.empty((FLOAT_ROWS, bits.size)), np.empty((FLOAT_ROWS, self._theirs.size))
+        self._cuts: dict[bool, Cut | None] = {}
+
+    @property
+    def totals(self) -> list[Integers]:
+        """Of each mask, where its products are added up."""
+        return [self._total[:, end - mask.bits.size : end] for mask, end in zip(self.masks, self._ends, strict=True)]
+
+    def add(self, first: int, rows: Integers, own: Integers | None, bound: int) -> None:
+        """The products of rows whose public bound is given, or of rows under their own mask."""
+        known = own is None
+        if known not in self._cuts:
+            thin = is_thin(self.bits, self._theirs)
+            self._cuts[known] = None if thin else Cut.of(self.bits, self._theirs, bound if known else None)
+        if (cut := self._cuts[known]) is None:
+            left = rows if own is None else np.add(rows, own, dtype=own.dtype, casting="unsafe")
+            for mask, total in zip(self.masks, self.totals, strict=True):
+                theirs = mask.rows(first, len(rows))
+                total += cross(left, theirs, self.bits, mask.bits, bound_a=bound if known else None).view(np.int64)
+            return
+        x, y = self._room
+        for block in cut.blocks(len(rows)):
+            count = block.stop - block.start
+            residues(rows[block], self.bits, x, mask=None if own is None else own[block])
+            for mask, end in zip(self.masks, self._ends, strict=True):
+                residues(mask.rows(first + block.start, count), mask.bits, y, end - mask.bits.size)
+            cut.add(x[:count], 0, y[:count], self._total)
+
+
+class First:
+    """The first of some pairs of matrices: its columns times those of the others, which lie side by side."""
+
+    def __init__(
+        self, pairs: Sequence[Pair], bits: Mapping[str, Integers], party: str, ends: Mapping[str, int]
+    ) -> None:
+        others = [other for first, other in pairs if first == party]
+        begin, end = ends[others[0]] - bits[others[0]].size, ends[others[-1]]
+        self._left, self._span = ends[party] - bits[party].size, slice(begin, end)
+        theirs = np.concatenate([bits[name] for name, last in ends.items() if begin < last <= end])
+        self._total = np.zeros((bits[party].size, end - begin), np.int64)
+        self.totals: dict[Pair, Integers] = {  # of each pair, where its products are added up
+            (party, other): self._total.view(np.uint64)[:, ends[other] - bits[other].size - begin : ends[other] - begin]
+            for other in others
+        }
+        self.cut = None if is_thin(bits[party], theirs) else Cut.of(bits[party], theirs)
+
+    def add(self, residues: Floats) -> None:
+        """A few rows of all parties."""
+        assert self.cut is not None
+        self.cut.add(residues, self._left, residues[:, self._span], self._total)
+
+
+class PairProducts:
+    """Products of pairs of tall matrices, added up as their rows come, packed and a block at a time."""
+
+    def __init__(self, bits: Mapping[str, Integers], pairs: Sequence[Pair]) -> None:
+        self._bits = bits
+        names = [name for name in bits if any(name in pair for pair in pairs)]
+        self._ends = dict(zip(names, np.cumsum([bits[name].size for name in names]).tolist(), strict=True))
+        self._firsts = [First(pairs, bits, name, self._ends) for name in dict(pairs)]
+        self.totals = {pair: total for first in self._firsts for pair, total in first.totals.items()}
+        cuts = [first.cut for first in self._firsts]
+        self._as_residues = None not in cuts
+        at_once = min((cut.rows for cut in cuts if cut is not None), default=0)
+        self._room = np.empty((at_once, max(self._ends.values(), default=0)))
+
+    def add(self, came: Mapping[str, bytes], count: int) -> None:
+        """So many rows of everybody; of whoever is missing they are zeros."""
+        bits = self._bits
+        if not self._as_residues:
+            words = {name: unpack_rows(packed, count, bits[name]) for name, packed in came.items()}
+            for (k, m), total in self.totals.items():
+                if k in words and m in words:
+                    total += cross(words[k], words[m], bits[k], bits[m])
+            return
+        packed_rows = {name: PackedRows(packed, count, bits[name]) for name, packed in came.items()}
+        at_once = len(self._room)
+        for begin in range(0, count, at_once):
+            part = self._room[: min(at_once, count - begin)]
+            for name, end in self._ends.items():
+                if name in packed_rows:
+                    packed_rows[name].residues(begin, part, end - bits[name].size)
+                else:
+                    part[:, end - bits[name].size : end] = 0.0
+            for first in self._firsts:
+                first.add(part)

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
 from colonnade.kernels.ring import Ring
-from colonnade.methods.gram.messages import Introduce, RunKey
-from colonnade.methods.gram.secure_products import Losses, introduce, meet
+from colonnade.methods.meeting import Introduce, Losses, RunKey, introduce, meet
 from colonnade.methods.method import Done, MethodBase, check_shape
 from colonnade.model.job import Job, Roster
 from colonnade.privacy.block import Block

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats, Integers
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, FeatureColumn, Unit
 from colonnade.privacy.statement import Privacy
@@ -123,3 +128,95 @@ class Job:
         if isinstance(self.roster.unit, FeatureColumn):
             return sum(len(places) for places in self.roster.positions.values()), "columns"
         return self.roster.rows, "rows"
+
+
+# ---------------------------------------------------------------------------------- what is public about rows
+
+
+def norms(job: Job) -> dict[str, float]:
+    """The public length to which each party clips its part of a row.
+
+    A number for the whole row is shared out in proportion to what the schemas prove, or to the numbers of columns.
+    """
+    roster, privacy = job.roster, job.privacy
+    assert privacy is not None
+    given, holders = privacy.row_norm, roster.with_columns
+    proven = {party: roster.known[party].norm for party in holders if party in roster.known}
+    if isinstance(given, Mapping):
+        if unknown := set(given) - set(holders):
+            raise InvalidInput(f"row_norm names {sorted(unknown)[0]!r}, which is not a party with columns.")
+        if missing := [party for party in holders if party not in given and party not in proven]:
+            raise InvalidInput(
+                f"row_norm says nothing about party {missing[0]!r}, and no declared schema bounds its rows: "
+                f"give Privacy(row_norm={{..., {missing[0]!r}: 1.0}})."
+            )
+        return {party: min(given.get(party, math.inf), proven.get(party, math.inf)) for party in holders}
+    if given is None:
+        if missing := [party for party in holders if party not in proven]:
+            raise InvalidInput(
+                f"nothing public bounds the rows of party {missing[0]!r}: declare its schema "
+                "(from_frames(..., schemas={party: co.Schema(...)}); in its file, replace what was read off the data "
+                "and then "
+                'remove the line source = "data"), or give Privacy(row_norm=...), a length beyond which a row is '
+                "shortened. "
+                "A bound read off the data would tell about single rows."
+            )
+        return proven
+    if len(proven) == len(holders):
+        whole = math.hypot(*proven.values())
+        return {party: bound * min(1.0, given / whole) for party, bound in proven.items()}
+    columns = {party: len(roster.positions[party]) for party in holders}
+    total = sum(columns.values())
+    shares = {party: given * math.sqrt(count / total) for party, count in columns.items()}
+    return {party: min(share, proven.get(party, math.inf)) for party, share in shares.items()}
+
+
+def uncut(job: Job) -> bool:
+    """Whether the schemas prove that no row is shortened and no entry cut."""
+    lengths, known = norms(job), job.roster.known
+    return all(
+        party in known
+        and known[party].proven
+        and lengths[party] >= known[party].norm
+        and (entry_bounds(job, party)[0] >= known[party].bounds).all()
+        for party in job.roster.with_columns
+    )
+
+
+def hat_levels(job: Job, party: str) -> Integers:
+    """Of each column of a party its level among the hats of a curve, 0 for all others."""
+    known = job.roster.known.get(party)
+    return np.array(known.level if known and known.level else [0] * len(job.roster.positions[party]), np.int64)
+
+
+def rounding_room(job: Job, party: str, step: float) -> int:
+    """What rounding to the nearest step may add to the squares of a party's curves, in steps.
+
+    Of a curve of depth L at most L + 1 entries v are not 0, and their squares sum to at most 1/step². Those of entries
+    that are longer by ½ sum to Σ v + (L + 1)/4 more, and Σ v ≤ √(L + 1)/step.
+    """
+    levels = hat_levels(job, party)
+    depths = range(1, int(levels.max(initial=0)) + 1)
+    room = [0.0, *(math.sqrt(k + 1) / step + (k + 1) / 4.0 for k in depths)]  # of a curve of each depth
+    reaching = (np.count_nonzero(levels == k) >> (k - 1) for k in depths)  # curves of this depth or more
+    return math.ceil(sum(count * (room[k] - room[k - 1]) for k, count in zip(depths, reaching, strict=True)))
+
+
+def directions(job: Job) -> Integers:
+    """Of all columns, in roster order: 1 or -1 where a number never falls or rises, 0 elsewhere."""
+    known = {party: job.roster.known.get(party) for party in job.roster.parties}
+    own = {p: k.monotone if k and k.monotone else [0] * len(job.roster.positions[p]) for p, k in known.items()}
+    return np.concatenate([np.array(part, np.int64) for part in own.values()])
+
+
+def entry_bounds(job: Job, party: str) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Of each column of a party, in public: the bound of an entry, whether it is 0 or 1, whether it is at least 0."""
+    roster, privacy = job.roster, job.privacy
+    assert privacy is not None
+    width = len(roster.positions[party])
+    limit = math.inf if privacy.feature_bound is None else privacy.feature_bound
+    if party in roster.known:
+        known = roster.known[party]
+        return np.minimum(known.bounds, limit), np.array(known.binary, bool), np.array(known.nonnegative, bool)
+    # No entry is larger than its row, which is clipped.
+    return np.full(width, min(limit, norms(job).get(party, 0.0))), np.zeros(width, bool), np.zeros(width, bool)

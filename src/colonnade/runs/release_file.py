@@ -150,7 +150,6 @@ class ReleaseTable(Table, frozen=True):
     norms: Annotated[dict[str, Length], must("lengths from 0 on, by party")]
     proven: bool
     step: Positive
-    buckets: Count
     cut: bool
     unit_rows: Count
     penalised: bool

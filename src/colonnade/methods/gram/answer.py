@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.methods.gram.design import Figures
+from colonnade.methods.gram.plan import Figures
 from colonnade.methods.gram.rule import Gram, RowFrame
 from colonnade.methods.method import Finish
 from colonnade.model.answer import Answer, Status, swamped

@@ -12,38 +12,27 @@ Price    LABELS·rho for the labels, the rest over the parties in proportion to 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from colonnade.errors import ProtocolError
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring_products import gram as own_products
-from colonnade.methods.gram.answer import Curves, chosen_weight, finish_all, gram_answer, released_gram
-from colonnade.methods.gram.design import (
-    HALF,
-    OWN,
-    Figures,
-    NoisyLabels,
-    grid,
-    label_bound,
-    plan_joint,
-    public_columns,
-)
-from colonnade.methods.gram.integer_rows import IntegerRows, directions
-from colonnade.methods.gram.rule import Gram, GramRule, PublicColumns, RowFrame, as_they_are, whole_frame
-from colonnade.methods.gram.solve import solve
-from colonnade.methods.method import Done, Finish, Labels, SendLabels, finish_party
-from colonnade.model.answer import Answer, Own
+from colonnade.methods.gram.plan import HALF, OWN, Figures, NoisyLabels, RunPlan, plan_joint
+from colonnade.methods.gram.products import Outcome
+from colonnade.methods.gram.rows import IntegerRows, grid
+from colonnade.methods.gram.rule import Gram, GramRule, PublicColumns, RowFrame, as_they_are, rule_rho, whole_frame
+from colonnade.methods.method import Finish, Labels, SendLabels
 from colonnade.model.job import Job
-from colonnade.model.release import Solving
 from colonnade.privacy.block import Block, clean_cells
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import gaussian_sigma
 from colonnade.privacy.values import Packed, Private, Released
-from colonnade.runtime.program import COORDINATOR, Program, ask, ask_one, message, receive, tell
+from colonnade.runtime.program import COORDINATOR, Program, ask, ask_one, message, receive
 
 LABELS = 0.3  # share of the budget that noisy labels take
 ROWS_AT_A_TIME = 1 << 14
@@ -64,15 +53,23 @@ class LocalParts:
     parts: tuple[Released[Packed], ...]
 
 
+LocalRequest = SendLabels | Products | Finish
+
+
 @dataclass(frozen=True)
 class Local:
-    """What everybody can work out before anything is sent."""
+    """The form for trust "nobody"."""
 
-    job: Job
+    plan: RunPlan
+    spares: ClassVar[bool] = False
 
-    @cached_property
+    @property
+    def job(self) -> Job:
+        return self.plan.job
+
+    @property
     def columns(self) -> PublicColumns:
-        return public_columns(self.job)
+        return self.plan.columns
 
     @cached_property
     def frame(self) -> RowFrame:
@@ -80,7 +77,7 @@ class Local:
 
     @cached_property
     def rule(self) -> GramRule:
-        return as_they_are(self.columns.owner.size, self.job.rho / self.job.roster.unit.rows**2)
+        return as_they_are(self.columns.owner.size, rule_rho(self.job))
 
     @cached_property
     def figures(self) -> Figures:
@@ -119,7 +116,10 @@ class Local:
         party = self.releasing[0]
         return gaussian_sigma(self.sensitivity(party), self.rho(party))
 
-    def plans(self) -> dict[str, Plan]:
+    def check(self) -> None:
+        """Every party can release its own."""
+
+    def price(self) -> dict[str, Plan]:
         plans: dict[str, Plan] = {self.job.roster.label: (self.labels.charge,)}
         for party in self.releasing:
             event = Event(Mechanism.LATTICE, self.rho(party), math.inf)
@@ -129,6 +129,24 @@ class Local:
     @cached_property
     def labels(self) -> NoisyLabels:
         return NoisyLabels(self.job, self.label_rho, cut=1.0 if self.job.problem.loss.classifies else 3.0)
+
+    def release(self, block: Block, gate: Gate) -> Program[tuple[Finish, int]]:
+        """Labels, where it has them; then its own products."""
+        shortened, request = 0, (yield from receive(COORDINATOR, LocalRequest))
+        while not isinstance(request, Finish):
+            match request:
+                case SendLabels():
+                    answer: object = self.labels.release(block, gate)
+                case Products(labels):
+                    answer, shortened = own_products_release(self, block, gate, labels)
+            request = yield from ask_one(COORDINATOR, answer, LocalRequest)
+        return request, shortened
+
+    def collect(self, gate: Gate) -> Program[Outcome]:  # noqa: ARG002  it draws nothing
+        labels = (yield from ask_one(self.job.roster.label, SendLabels(), Labels)).values.value
+        gram = from_products(self, labels, (yield from ask(self.releasing, Products(labels), LocalParts)))
+        doubt = "products between parties were left out"
+        return Outcome(self.plan, gram, self.frame, self.rule, self.figures, doubt=doubt, first=(APART,))
 
 
 # ------------------------------------------------------------------------------------------------ what a party releases
@@ -194,44 +212,10 @@ def from_products(local: Local, labels: Floats, got: dict[str, LocalParts]) -> G
         matrix[at, d + 1] = matrix[d + 1, at] = tied * unit
         of_labels = spread * np.sqrt(np.maximum(matrix[at, at], 0.0))  # what the noise in the labels brings
         noise[at, d + 1] = noise[d + 1, at] = np.hypot(local.sigma * HALF * unit, of_labels)
-    bound = label_bound(job)
+    bound = job.label_bound
     squares = float(cut @ cut) - n * local.labels.sd**2
     matrix[d, d], matrix[d, d + 1] = n, cut.sum()
     matrix[d + 1, d] = matrix[d, d + 1]
     matrix[d + 1, d + 1] = n if job.problem.loss.classifies else min(max(squares, 0.0), n * bound**2)
     noise[d, d + 1] = noise[d + 1, d] = math.sqrt(n) * spread
     return Gram(matrix, noise)
-
-
-# ------------------------------------------------------------------------------------------------ programs
-
-
-LocalRequest = SendLabels | Products | Finish
-
-
-def local_coordinator(local: Local, select: bool) -> Program[Answer]:
-    job, releasing = local.job, local.releasing
-    labels = (yield from ask_one(job.roster.label, SendLabels(), Labels)).values.value
-    gram = from_products(local, labels, (yield from ask(releasing, Products(labels), LocalParts)))
-    bound, every = label_bound(job), local.columns.owner.size
-    known = gram, local.frame, local.rule, job.problem
-    curves = Curves(local.columns.level, directions(job), flags=local.columns.binary)
-    solved = solve(*known, rows=job.roster.rows, columns=every, label_bound=bound, curves=curves, select=select)
-    release = released_gram(job, gram, local.frame, local.rule.name, "none", local.figures, proven=False)
-    release = replace(release, solving=Solving(local.rule.ridge, local.frame.doubt, None, curves.choose, select))
-    remarks = (APART, *((chosen_weight(solved),) if select else ()))
-    answer = gram_answer(job, solved, release, remarks, "products between parties were left out")
-    yield from tell(finish_all(job, answer), Done)
-    return answer
-
-
-def local_party(local: Local, block: Block, gate: Gate) -> Program[Own]:
-    shortened, request = 0, (yield from receive(COORDINATOR, LocalRequest))
-    while not isinstance(request, Finish):
-        match request:
-            case SendLabels():
-                answer: object = local.labels.release(block, gate)
-            case Products(labels):
-                answer, shortened = own_products_release(local, block, gate, labels)
-        request = yield from ask_one(COORDINATOR, answer, LocalRequest)
-    return (yield from finish_party(block, gate, request, shortened))

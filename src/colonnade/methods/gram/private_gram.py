@@ -3,10 +3,10 @@
 Solves   least squares, or classification through least squares on labels ±1, with ridge, lasso, elastic net, group
          lasso or over an l1 ball: the whole path, error bars and calibrated probabilities come from the same release.
 Source   ours. A product of columns of two parties costs an error of order √n where each party must protect its own
-         messages; inside a light secure protocol (secure_products.py) it costs what it costs one data holder, or twice
+         messages; inside a light secure protocol (masks.py) it costs what it costs one data holder, or twice
          the variance.
 Cross    secure  every product, noised in full by both of its parties                      trust "secure"
-                 the same, computed by the two parties alone (lwe_products.py)             trust "parties"
+                 the same, computed by the two parties alone (lattice.py)             trust "parties"
                  the same, exact inside and noised once on the way out                     trust "consortium"
          none    products within parties only, after one noisy release of the labels       trust "nobody"
 Leaves   integers: noisy sums of products of rows clipped to public bounds; and masked columns, to a coordinator that
@@ -17,108 +17,48 @@ Price    rho in all: docs/understand/privacy/gram.md. Which columns are centred,
 
 from __future__ import annotations
 
-import math
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import numpy as np
 
-from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.kernels.arrays import Floats
-from colonnade.methods.gram import lwe_release
+from colonnade.errors import InvalidInput
 from colonnade.methods.gram.answer import Curves, chosen_weight, finish_all, gram_answer, released_gram, without
-from colonnade.methods.gram.design import (
-    Figures,
-    cut_toward_zero,
-    label_bound,
-    public_columns,
-    rule_rho,
-)
-from colonnade.methods.gram.integer_rows import directions, entry_bounds, norms, uncut
-from colonnade.methods.gram.local import (
-    Local,
-    LocalParts,
-    Products,
-    local_coordinator,
-    local_party,
-)
-from colonnade.methods.gram.lwe_products import Across
-from colonnade.methods.gram.messages import (
-    Diagonal,
-    Introduce,
-    Masked,
-    Next,
-    Parts,
-    Prepare,
-    RunKey,
-    Seed,
-    SendDiagonal,
-    SendParts,
-)
-from colonnade.methods.gram.rule import Gram, RowFrame, choose_depth, prepare, survival, whole_frame
-from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings, Layout, PlannedGram, narrow_remark
-from colonnade.methods.gram.secure_products import STAGES, Losses, exchange_seeds, introduce_itself, meet_coordinator
-from colonnade.methods.gram.secure_release import (
-    OwnMatrix,
-    Prepared,
-    SumsOfRows,
-    check_prepare,
-    class_sums,
-    collect_gram,
-    collect_sums,
-    release_gram,
-    release_sums,
-)
+from colonnade.methods.gram.lattice import Across, Lattice, narrow
+from colonnade.methods.gram.local import Local, LocalParts, Products
+from colonnade.methods.gram.masks import Masks
+from colonnade.methods.gram.plan import TRUSTS, GramSettings, RunPlan
+from colonnade.methods.gram.products import Diagonal, Form, Masked, Next, Outcome, Parts, SendDiagonal, SendParts
+from colonnade.methods.gram.rows import Layout
+from colonnade.methods.gram.rule import choose_depth, rule_rho, survival
 from colonnade.methods.gram.solve import solve
-from colonnade.methods.method import Done, Finish, GraphMethod, Labels, Method, SendLabels, finish_party, numbers
+from colonnade.methods.meeting import Introduce, RunKey, Seed
+from colonnade.methods.method import Done, Finish, GraphMethod, Labels, Method, SendLabels, finish_party
 from colonnade.model.answer import Answer, Own
-from colonnade.model.job import Job
-from colonnade.model.release import Solving, Sums
-from colonnade.privacy.block import LARGEST, Block
-from colonnade.privacy.events import Audience, Plan
+from colonnade.model.job import Job, directions, entry_bounds, norms
+from colonnade.model.release import Solving
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Privacy, Trust
 from colonnade.problem import ElasticNet, GroupLasso, Lasso, LeastSquares, Logistic, Ridge, Topology
 from colonnade.problem.quadratic import check_term
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import COORDINATOR, Post, Program, ask_one, expect, is_lost, receive
+from colonnade.runtime.program import Post, Program, expect, is_lost
 
 MOST_PARTIES = 32
-WEAK = "at this size and budget the noise is about as large as what the columns can tell: expect little of the model"
 
 
 # ------------------------------------------------------------------------------------------------ programs
 
 
-def coordinator(job: Job, gate: Gate, settings: PrivateGram) -> Program[Answer]:
-    design, sums, whole, losses = Design(job, settings), None, False, Losses(job.roster, spares=settings.spares(job))
-    yield from introduce_itself(gate, losses)
-    if design.exact and not job.problem.loss.classifies:
-        told = (yield from ask_one(job.roster.label, SendLabels(), Labels)).values.value
-        (largest,) = numbers(told, (1,), job.roster.label)
-        design = Design(job, settings, _power(float(largest)))
-    job = design.job
-    if design.sums is not None:
-        labels = np.zeros(0)
-        if design.labels is not None:
-            labels = (yield from ask_one(job.roster.label, SendLabels(), Labels)).values.value
-        prepared = yield from _tell_how(design, design.sums, whole_frame(design.columns), labels, losses)
-        whole = all(map(prepared.layout.whole, job.roster.with_columns))
-        if design.lattice:
-            got = yield from lwe_release.collect_sums(design, prepared)
-        else:
-            got = yield from collect_sums(design, prepared, gate, losses)
-        sums = class_sums(design, got, labels)
-    planned = plan_gram(design, sums, losses)
-    prepared = yield from _tell_how(design, planned.figures, planned.frame, np.zeros(0), losses)
-    if design.lattice:
-        steps = yield from lwe_release.collect_gram(design, prepared)
-    else:
-        steps = yield from collect_gram(design, prepared, gate, losses)
-    answer = conclude(design, planned, prepared, steps, sums, losses, whole=whole)
+def coordinator(form: Form, gate: Gate) -> Program[Answer]:
+    came = yield from form.collect(gate)
+    answer = conclude(came)
     # The model is made: whoever is lost now has only not heard of it.
-    rest = {party: finish for party, finish in finish_all(job, answer).items() if party not in losses.lost}
+    rest = {party: finish for party, finish in finish_all(form.plan.job, answer).items() if party not in came.absent}
     inbox = yield Post(rest, tuple(rest))
     for party in rest:
         if not is_lost(inbox[party]):
@@ -126,103 +66,32 @@ def coordinator(job: Job, gate: Gate, settings: PrivateGram) -> Program[Answer]:
     return answer
 
 
-def plan_gram(design: Design, sums: Sums | None, losses: Losses) -> PlannedGram:
-    """Rows as the rule has them; under encryption, where those do not fit, rows as they are.
-
-    For those who are not lost: of the others no column is kept.
-    """
-    lost = [place in losses.places for place in range(len(design.job.roster.parties))]
-    here = np.flatnonzero(~np.array(lost)[design.columns.owner])
-    columns = design.columns.of(here, np.where(lost, 0.0, design.columns.norms))
-    rule = replace(design.rule, keep=min(design.rule.keep, here.size))
-    rule, frame = prepare(rule, columns, design.job.roster.rows, None if sums is None else sums.of(here))
-    planned = design.plan(rule, replace(frame, keep=here[frame.keep]))
-    if sums is None or not design.lattice:
-        return planned
-    layout = Layout(design.job, planned.figures, planned.frame)
-    return planned if lwe_release.fits(design, planned.figures, layout) else design.plan_as_they_are()
+def party(form: Form, block: Block, gate: Gate) -> Program[Own]:
+    finish, shortened = yield from form.release(block, gate)
+    return (yield from finish_party(block, gate, finish, shortened))
 
 
-def conclude(
-    design: Design,
-    planned: PlannedGram,
-    prepared: Prepared,
-    steps: Floats,
-    sums: Sums | None,
-    losses: Losses,
-    *,
-    whole: bool,
-) -> Answer:
-    """The answer, from the noisy Gram matrix in steps²; `whole`: rows of class sums were not shortened."""
-    job, settings, joint, rule = design.job, design.settings, planned.figures, planned.rule
-    present, absent = losses.rest(job.roster.with_columns), losses.in_words()
-    here = ~np.isin(design.columns.owner[planned.frame.keep], losses.places)  # the others' rows and columns go
-    frame = planned.frame.of(np.flatnonzero(here), losses.places)
-    there = np.flatnonzero(np.append(here, [True, True]))
-    steps = steps[np.ix_(there, there)]
-    remarks = (narrow_remark(design),) if design.switched else ()
-    gram = Gram.of(planned.extended, steps * joint.step**2, design.sds(joint, frame))
-    proven = all(map(prepared.layout.whole, present))
-    cut = any(cut_toward_zero(job, name, joint) for name in present)
-    doubt = None if uncut(job) else "no declared schemas prove that rows and entries stay as they are"
-    every, bound = design.columns.owner.size, label_bound(job)
-    rows, choose = job.roster.rows, settings.purpose == "prediction"
-    curves = Curves(design.columns.level, directions(job), choose, design.columns.binary)
-    known, select = (gram, frame, rule, job.problem), settings.penalty == "select"
-    solved = solve(*known, rows=rows, columns=every, label_bound=bound, sums=sums, curves=curves, select=select)
-    counted = sums if whole else None  # of rows that were shortened they count nothing
-    release = released_gram(job, gram, frame, rule.name, settings.cross, joint, proven=proven, sums=counted)
-    solving = Solving(rule.ridge, frame.doubt, None if sums is None else sums.of(frame.keep), curves.choose, select)
-    release = replace(release, cut=cut, solving=solving)
-    remarks = (*((WEAK,) if rule.name == "weak" else ()), *((chosen_weight(solved),) if select else ()), *remarks)
-    return without(gram_answer(job, solved, release, remarks, doubt), absent)
-
-
-def party(job: Job, block: Block, gate: Gate, settings: PrivateGram) -> Program[Own]:
-    design, shortened, losses = Design(job, settings), 0, Losses(job.roster, spares=settings.spares(job))
-    yield from meet_coordinator(gate, losses)
-    request = yield from receive(COORDINATOR, SendLabels | Prepare)
-    if design.exact and gate.node == job.roster.label and not job.problem.loss.classifies:
-        if not isinstance(request, SendLabels):
-            raise ProtocolError(f"{COORDINATOR!r} described a release before it asked how large labels are")
-        largest = _power(float(np.abs(block.bounded_labels(LARGEST)).max(initial=0.0)))
-        design = Design(job, settings, largest)
-        request = yield from ask_one(COORDINATOR, Labels(gate.exact(np.array([largest]))), Prepare)
-    elif isinstance(request, SendLabels):
-        if design.labels is None:
-            raise ProtocolError(f"{COORDINATOR!r} asked for labels, which was not agreed")
-        request = yield from ask_one(COORDINATOR, design.labels.release(block, gate), Prepare)
-    for stage in design.stages:
-        if not isinstance(request, Prepare):
-            raise ProtocolError(f"{COORDINATOR!r} ended the run before all releases that were agreed")
-        prepared = check_prepare(design, stage, request)
-        masked = () if design.lattice else prepared.partners(gate.node)  # who is told the seed of a mask
-        seeds = yield from exchange_seeds(prepared.digest, masked, gate, losses, STAGES[stage])
-        if stage == "sums":
-            rows = prepared.rows(block, gate.node)
-            sums = SumsOfRows(design, prepared, block, gate, rows, request.labels)
-            if design.lattice:
-                parts = yield from lwe_release.release_sums(design, prepared, sums)
-            else:
-                parts = yield from release_sums(design, prepared, sums, seeds, losses)
-        else:
-            matrix = OwnMatrix(design, prepared, block, gate)
-            rows = matrix.rows
-            if design.lattice:
-                parts = yield from lwe_release.release_gram(design, prepared, matrix)
-            else:
-                parts = yield from release_gram(design, prepared, matrix, seeds, losses)
-        if stage == design.stages[0]:  # later ones are cut to what class sums say, not to their bound
-            shortened = rows.shortened
-        request = yield from ask_one(COORDINATOR, parts, Prepare | Finish)
-    if not isinstance(request, Finish):
-        raise ProtocolError(f"{COORDINATOR!r} described one more release than was agreed")
-    return (yield from finish_party(block, gate, request, shortened))
-
-
-def _power(largest: float) -> float:
-    """The next power of two: a bound of labels that tells less of them; 1 where all of them are zeros."""
-    return float(2.0 ** math.ceil(math.log2(largest))) if 1.0 / LARGEST <= largest <= LARGEST else 1.0
+def conclude(came: Outcome) -> Answer:
+    """The answer, from what was released."""
+    job, settings, columns, frame = came.plan.job, came.plan.settings, came.plan.columns, came.frame
+    choose, select = settings.purpose == "prediction", settings.penalty == "select"
+    curves = Curves(columns.level, directions(job), choose, columns.binary)
+    solved = solve(
+        *(came.gram, frame, came.rule, job.problem),
+        rows=job.roster.rows,
+        columns=columns.owner.size,
+        label_bound=job.label_bound,
+        sums=came.sums,
+        curves=curves,
+        select=select,
+    )
+    counted = came.sums if came.counted else None  # of rows that were shortened they count nothing
+    known = job, came.gram, frame, came.rule.name, settings.cross, came.figures
+    release = released_gram(*known, proven=came.proven, sums=counted)
+    sums = None if came.sums is None else came.sums.of(frame.keep)
+    release = replace(release, cut=came.cut, solving=Solving(came.rule.ridge, frame.doubt, sums, choose, select))
+    remarks = (*came.first, *((chosen_weight(solved),) if select else ()), *came.last)
+    return without(gram_answer(job, solved, release, remarks, came.doubt), came.absent)
 
 
 REPLIES: Replies = {
@@ -239,28 +108,45 @@ REPLIES: Replies = {
 }
 
 
-def describe(design: Design, figures: Figures, frame: RowFrame, labels: Floats) -> Prepare:
-    """How rows of a release are made, in words for all parties."""
-    return Prepare(
-        name=figures.name,
-        step=figures.step,
-        bits=figures.bits,
-        norm2=np.array([figures.norm2[p] for p in design.job.roster.parties]),
-        constant=figures.constant,
-        label=figures.label,
-        keep=frame.keep,
-        centre=frame.centre,
-        scale=frame.scale,
-        labels=labels,
-    )
+# ------------------------------------------------------------------------------------------------ the form
 
 
-def _tell_how(design: Design, figures: Figures, frame: RowFrame, labels: Floats, losses: Losses) -> Program[Prepared]:
-    """Tell all parties the same."""
-    told = describe(design, figures, frame, labels)
-    note = {"round": 1 if figures.name == "sums" else 2, "stage": figures.name}
-    yield Post(dict.fromkeys(losses.rest(design.job.roster.parties), told), (), note)
-    return check_prepare(design, figures.name, told)
+_MADE: deque[tuple[Job, GramSettings, Form]] = deque(maxlen=4)  # by the last jobs
+
+
+def form_of(job: Job, settings: GramSettings) -> Form:
+    """How products across parties come about, with the plan of the run: made once, since every hook of a method is
+    handed the same job."""
+    for known, asked, form in tuple(_MADE):
+        if known is job and asked == settings:
+            return form
+    form = _made(RunPlan.of(job, settings))
+    _MADE.append((job, settings, form))
+    return form
+
+
+def _made(plan: RunPlan) -> Form:
+    settings, asked = plan.settings, plan.approved.privacy
+    trust = None if asked is None else asked.trust
+    if settings.cross == "none":
+        return Local(plan)
+    if trust == Trust.PARTIES:
+        return Lattice(plan)
+    if trust == Trust.SECURE and settings.labels == "secure":
+        stages = ("joint",) if settings.purpose == "inference" else ("sums", "joint")
+        if asked is not None and narrow(plan.job, stages):
+            job = replace(plan.job, privacy=replace(asked, trust=Trust.PARTIES.value))
+            if _passes(encrypted := Lattice(replace(plan, job=job))):
+                return encrypted
+    return Masks(plan)
+
+
+def _passes(form: Form) -> bool:
+    try:
+        form.check()
+    except InvalidInput:
+        return False
+    return True
 
 
 # ------------------------------------------------------------------------------------------------ the method
@@ -305,7 +191,7 @@ class PrivateGram(GramSettings, Method):
 
     def variant(self, problem: object, privacy: Privacy | None = None) -> Method | GraphMethod:  # noqa: ARG002
         """The form of the method on this topology."""
-        from colonnade.methods.gram.graph_gram import GraphGram  # it builds on this file
+        from colonnade.methods.gram.graph import GraphGram  # it builds on this file
 
         if self.topology is None:
             return self
@@ -337,7 +223,8 @@ class PrivateGram(GramSettings, Method):
             raise InvalidInput(
                 f"{self.TITLE} runs between at most {MOST_PARTIES} parties; there are {len(job.roster.parties)}."
             )
-        public_columns(Design(job, self).job)  # every bound must be there
+        form = form_of(job, self)
+        _ = form.plan.columns  # every bound must be there
         if directions(job).any() and (job.problem.constraint is not None or self.purpose == "inference"):
             other = "a penalty instead of a set, and purpose='prediction'"
             raise InvalidInput(f"a schema says monotone, which goes with {other}. Nothing was sent.")
@@ -348,19 +235,18 @@ class PrivateGram(GramSettings, Method):
             )
         if self.purpose == "inference":
             self._check_inference(job)
-        if job.privacy is not None and job.privacy.trust == Trust.PARTIES:
-            lwe_release.check_encrypted(Design(job, self))
+        form.check()
 
     def _check_inference(self, job: Job) -> None:
         """Whether rows enter as they are, which public figures prove or not; and whether they are independent."""
-        design, roster = Design(job, self), job.roster
-        job = design.job
+        plan, roster = form_of(job, self).plan, job.roster
+        job = plan.job
         if roster.unit.rows > 1:
             raise InvalidInput(
                 f"purpose='inference' takes rows that do not depend on each other, and a person has up to "
                 f"{roster.unit.rows} here: fit on one row a person, or take purpose='prediction'."
             )
-        planned = design.plan_as_they_are()  # the rule of this purpose
+        planned = plan.plain_gram()  # the rule of this purpose
         figures, layout = planned.figures, Layout(job, planned.figures, planned.frame)
         if missing := [party for party in roster.with_columns if not layout.whole(party)]:
             party = missing[0]
@@ -392,38 +278,23 @@ class PrivateGram(GramSettings, Method):
         return choose_depth(surviving, lines, job.roster.left_open, job.problem.loss.classifies)
 
     def price(self, job: Job) -> Mapping[str, Plan]:
-        return Design(job, self).plans() if self.cross == "secure" else Local(job).plans()
+        return form_of(job, self).price()
 
     def by_place(self, job: Job) -> bool:
-        """Whether what leaves depends on where a row stands: noisy labels.
-
-        Labels that members of a consortium alone are told do not leave it, and sums by them are the same in every
-        order.
-        """
-        if self.cross != "secure":
-            return True
-        design = Design(job, self)
-        return design.audience is Audience.ALL and design.labels is not None
+        return form_of(job, self).plan.by_place
 
     def rests_on(self, job: Job) -> str:
-        if job.privacy is None or self.cross != "secure":
-            return super().rests_on(job)
-        privacy = Design(job, self).job.privacy
-        assert privacy is not None
-        return str(privacy.trust)
+        privacy = form_of(job, self).plan.job.privacy
+        return "" if job.privacy is None or privacy is None else str(privacy.trust)
 
     def spares(self, job: Job) -> bool:
-        return self.cross == "secure" and not Design(job, self).lattice
+        return form_of(job, self).spares
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike
         return self.cross == "secure"
 
     def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:
-        if self.cross == "secure":
-            return coordinator(job, gate, self)
-        return local_coordinator(Local(job), self.penalty == "select")
+        return coordinator(form_of(job, self), gate)
 
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]:
-        if self.cross == "secure":
-            return party(job, block, gate, self)
-        return local_party(Local(job), block, gate)
+        return party(form_of(job, self), block, gate)

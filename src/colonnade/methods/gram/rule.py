@@ -44,6 +44,7 @@ from scipy.special import ndtri
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
+from colonnade.model.job import Job, entry_bounds, hat_levels, norms
 from colonnade.model.release import Sums
 from colonnade.problem.link import class_share
 
@@ -89,6 +90,12 @@ class PublicColumns:
         """The weights of the columns that are hats of curves."""
         return self.weight[self.level > 0]
 
+    def reach(self, frame: RowFrame) -> Floats:
+        """How far an entry of each kept column can be from zero after centring and scaling."""
+        low = np.where(self.nonnegative[frame.keep], 0.0, -self.bound[frame.keep])
+        ends = np.maximum(np.abs(low - frame.centre), np.abs(self.bound[frame.keep] - frame.centre))
+        return np.minimum(ends * frame.scale, frame.norms[self.owner[frame.keep]])
+
     def sums_sensitivity(self) -> float:
         """L2 sensitivity of (S+, S-, n+, half squares of the columns that are not binary), all parties together."""
         # A row adds (w·a, (1−w)·a), of length at most C_k: two of them are C_k√2 apart where no entry is negative, 2C_k
@@ -101,6 +108,28 @@ class PublicColumns:
             if squared.any():
                 total += min(float(self.bound[squared].max()), norm) ** 2 * norm**2 / 2.0
         return math.sqrt(total)
+
+
+def public_columns(job: Job) -> PublicColumns:
+    """What the schemas say in public about all columns, in roster order."""
+    parties, lengths = job.roster.parties, norms(job)
+    known = {party: entry_bounds(job, party) for party in job.roster.with_columns}
+    widths = [len(job.roster.positions[party]) for party in parties]
+    level = np.concatenate([hat_levels(job, party) for party in parties])
+    return PublicColumns(
+        owner=np.repeat(np.arange(len(parties)), widths),
+        norms=np.array([lengths.get(party, 0.0) for party in parties]),
+        bound=np.concatenate([known[party][0] for party in parties if party in known]),
+        binary=np.concatenate([known[party][1] for party in parties if party in known]),
+        nonnegative=np.concatenate([known[party][2] for party in parties if party in known]),
+        level=level,
+        weight=weigh(survival(job.roster.rows, 1, rule_rho(job)), level, job.problem.loss.classifies),
+    )
+
+
+def rule_rho(job: Job) -> float:
+    """The budget that rules go by: a person with m rows counts m times, as if it were m² times smaller."""
+    return job.rho / job.roster.unit.rows**2
 
 
 @dataclass(frozen=True)

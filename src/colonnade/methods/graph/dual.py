@@ -127,7 +127,7 @@ class DualGraphMethod(GraphMethod):
 
     def variant(self, problem: object, privacy: Privacy | None = None) -> Method | GraphMethod:
         """With a budget: one noisy release of all products on the same graph, where that is all a problem needs."""
-        from colonnade.methods.gram.graph_gram import GraphGram  # what is private builds on its own room
+        from colonnade.methods.gram.graph import GraphGram
 
         if privacy is None:
             return self

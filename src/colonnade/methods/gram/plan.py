@@ -1,4 +1,4 @@
-"""The two releases of Private Gram in whole numbers: steps, rings, weights of constant and label, and what they cost.
+"""The plan of a run of Private Gram: all that settings and public figures imply before anything is sent, made once.
 
 A release is planned by the coordinator from public and released figures, and told to the parties (`Figures`). From it
 each party computes its own rows, its own sensitivity and its own masks; nothing here sees a row. Noisy labels, where
@@ -20,20 +20,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from scipy.special import ndtr
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.arrays import Floats
 from colonnade.kernels.ring import Ring
-from colonnade.methods.gram.integer_rows import Grid, entry_bounds, hat_levels, norms
-from colonnade.methods.gram.rule import Extended, GramRule, PublicColumns, RowFrame, survival, weigh
+from colonnade.methods.gram.rule import (
+    Extended,
+    GramRule,
+    PublicColumns,
+    RowFrame,
+    as_they_are,
+    choose,
+    noise_levels,
+    public_columns,
+    rule_rho,
+    whole_frame,
+)
 from colonnade.methods.method import Labels, numbers
-from colonnade.model.job import Job
+from colonnade.model.job import Job, entry_bounds, hat_levels, norms, rounding_room
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism
+from colonnade.privacy.exchange import ERROR, GROWTH
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import gaussian_sigma
 from colonnade.privacy.statement import Privacy, Trust
@@ -50,6 +62,16 @@ MARGIN = 12.0  # standard deviations of noise that must fit beside the products
 LABEL_LEVELS = 64  # of a real-valued label in class sums
 EXACT_BITS = 60  # of sums of products in an exact run: beside them there is room for what floats of them round
 HALF = 0.5**0.5  # as a float it lies above 1/√2, so that noise is never less than priced
+TRUSTS: dict[str, tuple[Trust, ...]] = {
+    "secure": (Trust.SECURE, Trust.PARTIES, Trust.CONSORTIUM),
+    "none": (Trust.NOBODY,),
+}
+CHOICES = {
+    "cross": tuple(TRUSTS),
+    "labels": ("secure", "released"),
+    "purpose": ("prediction", "inference"),
+    "penalty": ("asked", "select"),
+}
 
 
 @dataclass(frozen=True)
@@ -77,29 +99,165 @@ class Figures:
         return tuple(pair for pair in pairs if holder in pair) if self.name == "sums" else pairs
 
 
-# ------------------------------------------------------------------------------------------------ planning
+@dataclass(frozen=True)
+class GramSettings:
+    """Settings of Private Gram: see `PrivateGram`."""
+
+    cross: str = "secure"
+    screen: int | None = None
+    labels: str = "secure"
+    purpose: str = "prediction"
+    penalty: str = "asked"
+
+    def __post_init__(self) -> None:
+        for name, words in CHOICES.items():
+            if (value := getattr(self, name)) not in words:
+                known = " or ".join(map(repr, words))
+                raise InvalidInput(f"{name}={value!r} is not known; choose {known}", name)
+        most: object = self.screen
+        if most is not None and not (isinstance(most, int) and not isinstance(most, bool) and most >= 1):
+            raise InvalidInput(f"screen must be a whole number from 1 on, or left out; got {most!r}", "screen")
+        idle = ["screen"] * (self.screen is not None) + ["labels"] * (self.labels != "secure")
+        if self.purpose == "inference" and (self.cross != "secure" or idle):
+            at = idle[0] if idle else "cross"
+            raise InvalidInput(
+                f"purpose='inference' releases all products of all columns, once: leave {at}={getattr(self, at)!r} out."
+            )
+        if idle and self.cross != "secure":
+            what = f"{idle[0]}={getattr(self, idle[0])!r} does nothing with cross={self.cross!r}"
+            raise InvalidInput(f"{what}: it is for cross='secure'. Leave it out.")
 
 
-def public_columns(job: Job) -> PublicColumns:
-    """What the schemas say in public about all columns, in roster order."""
-    parties, lengths = job.roster.parties, norms(job)
-    known = {party: entry_bounds(job, party) for party in job.roster.with_columns}
-    widths = [len(job.roster.positions[party]) for party in parties]
-    level = np.concatenate([hat_levels(job, party) for party in parties])
-    return PublicColumns(
-        owner=np.repeat(np.arange(len(parties)), widths),
-        norms=np.array([lengths.get(party, 0.0) for party in parties]),
-        bound=np.concatenate([known[party][0] for party in parties if party in known]),
-        binary=np.concatenate([known[party][1] for party in parties if party in known]),
-        nonnegative=np.concatenate([known[party][2] for party in parties if party in known]),
-        level=level,
-        weight=weigh(survival(job.roster.rows, 1, rule_rho(job)), level, job.problem.loss.classifies),
-    )
+# ------------------------------------------------------------------------------------------------ the plan
 
 
-def rule_rho(job: Job) -> float:
-    """The budget that rules go by: a person with m rows counts m times, as if it were m² times smaller."""
-    return job.rho / job.roster.unit.rows**2
+@dataclass(frozen=True)
+class Way:
+    """What the way in which two parties compute a product adds to it."""
+
+    shares: float  # how often its noise was added, by its variance
+    growth: float = 0.0  # of the sensitivity: what errors add to it
+    fast: int = FAST  # bits up to which a finer step costs nothing: under encryption none, as errors grow with entries
+
+
+WAYS: dict[str | None, Way] = {
+    None: Way(2.0),  # not named yet
+    Trust.SECURE: Way(2.0),
+    Trust.CONSORTIUM: Way(1.0),
+    Trust.PARTIES: Way(2.0 + ERROR**2, GROWTH, 0),
+    Trust.NOBODY: Way(1.0),  # there are none
+}
+
+
+@dataclass(frozen=True)
+class PlannedGram:
+    """The Gram matrix that is released, from public figures and released class sums."""
+
+    figures: Figures
+    extended: Extended
+    frame: RowFrame
+    rule: GramRule
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What everybody can work out before anything is sent: made once a run."""
+
+    approved: Job
+    settings: GramSettings
+    job: Job  # as it runs: of an exact run with bounds, under encryption with the trust of that
+
+    @classmethod
+    def of(cls, job: Job, settings: GramSettings, label: float = 1.0) -> RunPlan:
+        """`label`: of an exact run, how far labels lie from 0 at most; its other bounds are those of schemas."""
+        bounds = Privacy(1.0, 0.5, trust=Trust.SECURE, label_bound=label, allow_large_delta=True)
+        return cls(job, settings, replace(job, privacy=bounds) if job.privacy is None else job)
+
+    @property
+    def exact(self) -> bool:
+        return self.approved.privacy is None
+
+    @property
+    def asks_largest(self) -> bool:
+        """Whether it must first be known how far labels lie from 0."""
+        return self.exact and not self.job.problem.loss.classifies
+
+    @cached_property
+    def audience(self) -> Audience:
+        return audience(self.job)
+
+    @property
+    def way(self) -> Way:
+        return way(self.job)
+
+    @cached_property
+    def columns(self) -> PublicColumns:
+        return public_columns(self.job)
+
+    @cached_property
+    def rule(self) -> GramRule:
+        sizes = self.job.roster.rows, self.columns.owner.size, rule_rho(self.job)
+        if self.settings.purpose == "inference":  # rows as they are, and the whole budget on one release of them
+            return as_they_are(*sizes[1:])
+        classes, hats = self.job.problem.loss.classifies, self.columns.hats
+        return choose(*sizes, classes=classes, keep=self.settings.screen, hats=hats)
+
+    @cached_property
+    def sums(self) -> Figures | None:
+        return plan_sums(self.job, self.columns, self.rho("sums"), self.labels is not None) if self.rule.sums else None
+
+    @cached_property
+    def labels(self) -> NoisyLabels | None:
+        """Labels that are released before the class sums, where that was asked for: half of what the sums may cost."""
+        if self.settings.labels == "secure" or not self.rule.sums:
+            return None
+        return NoisyLabels(self.job, self.job.rho * self.rule.sums / 2.0, 1.0)
+
+    def gram(self, rule: GramRule, frame: RowFrame) -> PlannedGram:
+        """The Gram matrix of the rows that a frame describes."""
+        nearest = self.settings.purpose == "inference"
+        known = self.job, self.columns, frame, rule, self.rho("joint")
+        return PlannedGram(*plan_joint(*known, nearest=nearest, exact=self.exact), frame, rule)
+
+    def plain_gram(self) -> PlannedGram:
+        """That of rows as they are, which is known before anything is released."""
+        return self.gram(as_they_are(self.columns.owner.size, self.rule.rho), whole_frame(self.columns))
+
+    def rho(self, name: str) -> float:
+        """What a release may cost."""
+        if name == "sums":
+            return self.job.rho * self.rule.sums / (1.0 if self.labels is None else 2.0)
+        return self.job.rho * (1.0 - self.rule.sums)
+
+    def sensitivity(self, figures: Figures) -> float:
+        """Of one unit, with what errors of encryption may add to it."""
+        bare, growth = self.bare_sensitivity(figures), self.way.growth
+        return math.nextafter(bare * (1.0 + growth), math.inf) if growth else bare
+
+    def bare_sensitivity(self, figures: Figures) -> float:
+        """Of one unit, in the sums and products alone."""
+        return (sums_sensitivity if figures.name == "sums" else joint_sensitivity)(self.job, figures)
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The releases of a run, in order; each is made once."""
+        return ("sums", "joint") if self.rule.sums else ("joint",)
+
+    def sds(self, figures: Figures, frame: RowFrame) -> Floats:
+        """The noise of every entry of the Gram matrix, in the frame's units."""
+        g = 0.0 if self.exact else noise_sd(self.sensitivity(figures), self.rho("joint"), figures.step**2)
+        label = self.job.roster.parties.index(self.job.roster.label)
+        fixed = self.job.problem.loss.classifies
+        return noise_levels(self.columns.owner[frame.keep], label, g, labels_fixed=fixed, shares=self.way.shares)
+
+    @property
+    def by_place(self) -> bool:
+        """Whether what leaves depends on where a row stands: noisy labels, unless only members of a consortium are told
+        them. Those do not leave it, and sums by them are the same in every order."""
+        return self.settings.cross != "secure" or (self.audience is Audience.ALL and self.labels is not None)
+
+
+# ------------------------------------------------------------------------------------------------ steps
 
 
 def plan_sums(job: Job, columns: PublicColumns, rho: float, alone: bool) -> Figures:
@@ -118,7 +276,7 @@ def plan_sums(job: Job, columns: PublicColumns, rho: float, alone: bool) -> Figu
         return sums_sensitivity(job, made) / math.sqrt(2.0 * rho)
 
     # Rounding errors of rows have either sign: their sum grows with √n.
-    fast = _fast_bits(job)
+    fast = way(job).fast
     return _fitted(figures, noise, lambda made: top * math.sqrt(made.rows / 12.0), largest, lambda _: top, fast)
 
 
@@ -137,7 +295,7 @@ def plan_joint(
     `nearest`: with room for curves that are rounded to the nearest step instead of cut toward zero. `exact`: without
     noise, so that steps are as fine as sums of their products have room for.
     """
-    largest = float(_reach(columns, frame).max(initial=0.0)) or 1.0
+    largest = float(columns.reach(frame).max(initial=0.0)) or 1.0
     owners = columns.owner[frame.keep]
     widths = {party: int((owners == k).sum()) for k, party in enumerate(job.roster.parties)}
     widths[job.roster.label] += 1
@@ -162,9 +320,9 @@ def plan_joint(
     if exact:
         made = _finest(figures, largest)
     else:
-        made = _fitted(figures, noise, lambda f: f.rows / 12.0, largest, beside, _fast_bits(job))
+        made = _fitted(figures, noise, lambda f: f.rows / 12.0, largest, beside, way(job).fast)
     whole = max(1, sum(made.norm2.values()))
-    extended = Extended(math.sqrt(whole) * made.step, label_bound(job), made.constant**2 / whole, made.label**2 / whole)
+    extended = Extended(math.sqrt(whole) * made.step, job.label_bound, made.constant**2 / whole, made.label**2 / whole)
     return made, extended
 
 
@@ -182,9 +340,8 @@ def _fitted(
     def at(levels: int) -> tuple[Figures, int]:
         step = 2.0 ** math.ceil(math.log2(largest / levels))  # a power of two keeps columns of zeros and ones exact
         made = figures(step, OWN.bits)
-        products = made.rows * (largest / step + 1.0) * beside(made) + MARGIN * 1.5 * noise(
-            made
-        )  # of two shares' noise
+        spread = MARGIN * 1.5 * noise(made)  # of two shares' noise
+        products = made.rows * (largest / step + 1.0) * beside(made) + spread
         return made, max(8, math.ceil(math.log2(products)) + 1)
 
     levels = COARSEST
@@ -197,8 +354,7 @@ def _fitted(
     if max(bits, math.log2(own + spread * max(1.0, square_weight(made))) + 2) > OWN.bits:
         raise InvalidInput(
             f"sums over {made.rows:,} rows at this noise need more than {OWN.bits} bits: spend a larger epsilon, or "
-            f"tighten "
-            "row_norm, which sets the noise."
+            "tighten row_norm, which sets the noise."
         )
     return replace(made, bits=bits)
 
@@ -217,12 +373,6 @@ def _finest(figures: Callable[[float, int], Figures], largest: float) -> Figures
     return at(levels)[0]
 
 
-def _fast_bits(job: Job) -> int:
-    """Bits up to which a finer step costs nothing: under encryption none, as errors grow with a receiver's entries."""
-    assert job.privacy is not None
-    return 0 if job.privacy.trust == Trust.PARTIES else FAST
-
-
 def _norm2(job: Job, lengths: Floats, step: float) -> dict[str, int]:
     return {p: squares_within(lengths[k], step) for k, p in enumerate(job.roster.parties)}
 
@@ -235,19 +385,6 @@ def squares_within(length: float, step: float) -> int:
     return math.floor((length / step) ** 2 * (1 + 1e-9))
 
 
-def rounding_room(job: Job, party: str, step: float) -> int:
-    """What rounding to the nearest step may add to the squares of a party's curves, in steps.
-
-    Of a curve of depth L at most L + 1 entries v are not 0, and their squares sum to at most 1/step². Those of entries
-    that are longer by ½ sum to Σ v + (L + 1)/4 more, and Σ v ≤ √(L + 1)/step.
-    """
-    levels = hat_levels(job, party)
-    depths = range(1, int(levels.max(initial=0)) + 1)
-    room = [0.0, *(math.sqrt(k + 1) / step + (k + 1) / 4.0 for k in depths)]  # of a curve of each depth
-    reaching = (np.count_nonzero(levels == k) >> (k - 1) for k in depths)  # curves of this depth or more
-    return math.ceil(sum(count * (room[k] - room[k - 1]) for k, count in zip(depths, reaching, strict=True)))
-
-
 def cut_toward_zero(job: Job, party: str, figures: Figures) -> bool:
     """Whether entries of a party's rows as they are are cut: of curves that have no room to be rounded."""
     curves = bool(hat_levels(job, party).any())
@@ -255,33 +392,7 @@ def cut_toward_zero(job: Job, party: str, figures: Figures) -> bool:
     return curves and figures.norm2[party] < room
 
 
-def _reach(columns: PublicColumns, frame: RowFrame) -> Floats:
-    """How far an entry of each kept column can be from zero after centring and scaling."""
-    low = np.where(columns.nonnegative[frame.keep], 0.0, -columns.bound[frame.keep])
-    ends = np.maximum(np.abs(low - frame.centre), np.abs(columns.bound[frame.keep] - frame.centre))
-    return np.minimum(ends * frame.scale, frame.norms[columns.owner[frame.keep]])
-
-
-# ------------------------------------------------------------------------------------------------ a party's side
-
-
-def grid(
-    job: Job, party: str, figures: Figures, keep: Indices, centre: Floats, scale: Floats, unit: Indices, *, whole: bool
-) -> Grid:
-    """How a party makes its rows: entries within what its schema says, rows within √norm2.
-
-    `whole`: no row may be shortened, so entries stay within their bounds also after rounding.
-    """
-    bound, binary, nonnegative = entry_bounds(job, party)
-    low, bound = np.where(nonnegative, 0.0, -bound)[keep], bound[keep]
-    reach = math.isqrt(figures.norm2[party])  # no entry is longer than its row; and a number that large fits an integer
-    ends = [(end - centre) * scale / figures.step / unit for end in (low, bound)]
-    low, high = (np.trunc(end * (1 + 1e-12)) if whole else np.rint(end) for end in ends)
-    low, high = (np.clip(end, -reach, reach).astype(np.int64) for end in (low, high))
-    # A block of a curve is no longer than its number alone, and stays so if its entries are cut toward zero.
-    plain = not centre.any() and bool((scale == 1.0).all())
-    toward = np.full(keep.size, plain and cut_toward_zero(job, party, figures)) & ~binary[keep]
-    return Grid(keep, centre, scale, low, high, figures.norm2[party], figures.step, unit, toward)
+# ------------------------------------------------------------------------------------------------ what a release costs
 
 
 def joint_sensitivity(job: Job, figures: Figures) -> float:
@@ -313,27 +424,10 @@ def noise_sd(sensitivity: float, rho: float, step: float) -> float:
     return gaussian_sigma(sensitivity, rho) * step
 
 
-def own_count(job: Job, figures: Figures, party: str) -> int:
-    """How many parts a party computes alone: triangle and sums; or squares, class sums, class size."""
-    if figures.alone or figures.name == "joint":
-        return 2
-    return 3 if party == job.roster.label else 1
-
-
-def sums_weights(figures: Figures, count: int) -> tuple[float, ...]:
-    """Noise of squares, class sums and class size."""
-    return (square_weight(figures), 1.0, figures.step)[:count]
-
-
-def label_bound(job: Job) -> float:
-    """Y: labels of classes are ±1, others are within half of their declared range of its middle."""
+def way(job: Job) -> Way:
+    """How products of two parties are computed."""
     assert job.privacy is not None
-    return 1.0 if job.problem.loss.classifies else float(job.privacy.label_reach or 0.0)
-
-
-def exact_terms(job: Job, label: float) -> Job:
-    """The job of an exact run as planning reads it: bounds are those of schemas, of labels the largest; no budget."""
-    return replace(job, privacy=Privacy(1.0, 0.5, trust=Trust.SECURE, label_bound=label, allow_large_delta=True))
+    return WAYS[job.privacy.trust]
 
 
 def audience(job: Job) -> Audience:
@@ -367,7 +461,7 @@ class NoisyLabels:
 
     @property
     def sensitivity(self) -> float:
-        return 2.0 * label_bound(self.job) * self.job.roster.unit.rows
+        return 2.0 * self.job.label_bound * self.job.roster.unit.rows
 
     @property
     def sd(self) -> float:
@@ -375,14 +469,14 @@ class NoisyLabels:
 
     @property
     def limit(self) -> float:
-        return self.cut * label_bound(self.job)
+        return self.cut * self.job.label_bound
 
     @property
     def kept(self) -> float:
         """E clip(1 + sd·Z, -1, 1), sd in units of Y: what is left of a label ±Y, on average, after noise and cut."""
         if self.cut != 1.0:
             return 1.0
-        sd = self.sd / label_bound(self.job)
+        sd = self.sd / self.job.label_bound
         density = (1.0 - math.exp(-2.0 / sd**2)) / math.sqrt(2.0 * math.pi)
         return 1.0 - 2.0 * float(ndtr(-2.0 / sd)) - sd * density
 
@@ -393,7 +487,7 @@ class NoisyLabels:
 
     def release(self, block: Block, gate: Gate) -> Labels:
         """The label holder's one release."""
-        y = block.bounded_labels(label_bound(self.job))
+        y = block.bounded_labels(self.job.label_bound)
         return Labels(gate.gaussian(Private(y, self.sensitivity), rho=self.rho, audience=audience(self.job)))
 
     def cut_to(self, labels: Floats) -> Floats:

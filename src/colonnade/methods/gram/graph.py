@@ -2,7 +2,7 @@
 
 Solves   as private_gram.py; trust "parties", and nobody carries or collects anything in the middle.
 Steps    every agent plans the next release from public and released figures, and all compare digests of it. Pairs
-         compute their products (lwe_products.py); what two agents that are no neighbours tell each other is passed on
+         compute their products (lattice.py); what two agents that are no neighbours tell each other is passed on
          along the tree of fewest hops from its sender, sealed for its receivers. Then everybody's noisy parts go to
          everybody, and all compare digests of what they got: each agent has the same noisy matrix, solves the same
          problem, and gets the same bits. Digests are sealed: whoever passes them on can change none.
@@ -24,33 +24,28 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.methods.gram.design import Figures
-from colonnade.methods.gram.lwe_design import Exchange
-from colonnade.methods.gram.lwe_release import (
-    exchange_of,
-    gram_parts,
-    own_counts,
-    read_gram,
-    read_parts,
-    sums_parts,
-)
-from colonnade.methods.gram.private_gram import PrivateGram, conclude, describe, plan_gram
-from colonnade.methods.gram.rule import RowFrame, whole_frame
-from colonnade.methods.gram.secure_design import Design, GramSettings
-from colonnade.methods.gram.secure_products import Losses
-from colonnade.methods.gram.secure_release import (
+from colonnade.methods.gram.lattice import Lattice, exchange_of, own_counts, own_parts, read_parts
+from colonnade.methods.gram.plan import Figures, GramSettings, RunPlan
+from colonnade.methods.gram.private_gram import PrivateGram, conclude, form_of
+from colonnade.methods.gram.products import (
     Collected,
-    OwnMatrix,
-    Prepared,
-    SumsOfRows,
     check_prepare,
     class_sums,
+    describe,
+    gram_matrix,
+    outcome_of,
+    own_rows,
+    plan_gram,
 )
+from colonnade.methods.gram.rows import Prepared
+from colonnade.methods.gram.rule import RowFrame, whole_frame
+from colonnade.methods.meeting import Losses
 from colonnade.methods.method import GraphMethod, network
 from colonnade.model.answer import Own
 from colonnade.model.job import Job
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan
+from colonnade.privacy.exchange import Exchange
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Trust
 from colonnade.privacy.values import Packed, Released, value_digest
@@ -205,29 +200,31 @@ class GraphLine:
 # ------------------------------------------------------------------------------------------------ an agent
 
 
-def peer(job: Job, block: Block, gate: Gate, settings: GraphGram) -> Program[Own]:
-    design, me, sums, whole, shortened = Design(job, settings), gate.node, None, False, None
-    mail = Mail(network(settings.topology, job.roster), job.roster.parties, me)
+def peer(form: Lattice, block: Block, gate: Gate, topology: Topology | Changing | None) -> Program[Own]:
+    plan, me, sums, whole, shortened = form.plan, gate.node, None, False, None
+    mail = Mail(network(topology, plan.job.roster), plan.job.roster.parties, me)
     yield from _meet(mail, gate)
-    if design.sums is not None:
-        prepared = yield from _agree(design, design.sums, whole_frame(design.columns), mail, gate)
-        whole = all(map(prepared.layout.whole, job.roster.with_columns))
-        added = SumsOfRows(design, prepared, block, gate, prepared.rows(block, me), np.zeros(0))
-        exchange = exchange_of(design, prepared.figures, prepared.layout)
-        parts = yield from sums_parts(design, prepared, added, exchange, GraphLine(exchange, gate, mail))
-        sums = class_sums(design, (yield from _pool(design, prepared, exchange, mail, gate, parts)), np.zeros(0))
-        shortened = added.rows.shortened
-    nobody = Losses(job.roster)  # is lost: every agent passes on what others say
-    planned = plan_gram(design, sums, nobody)
-    prepared = yield from _agree(design, planned.figures, planned.frame, mail, gate)
-    matrix = OwnMatrix(design, prepared, block, gate)
-    exchange = exchange_of(design, prepared.figures, prepared.layout)
-    parts = yield from gram_parts(design, prepared, matrix, exchange, GraphLine(exchange, gate, mail))
-    steps = read_gram(design, prepared, (yield from _pool(design, prepared, exchange, mail, gate, parts)))
-    answer = conclude(design, planned, prepared, steps, sums, nobody, whole=whole)
+    if plan.sums is not None:
+        told = yield from _agree(plan, plan.sums, whole_frame(plan.columns), mail, gate)
+        whole = all(map(told.layout.whole, plan.job.roster.with_columns))
+        came, shortened = yield from _release(plan, told, block, mail, gate)
+        sums = class_sums(plan, came, np.zeros(0))
+    nobody = Losses(plan.job.roster)  # is lost: every agent passes on what others say
+    planned = plan_gram(form, sums, nobody)
+    told = yield from _agree(plan, planned.figures, planned.frame, mail, gate)
+    came, own = yield from _release(plan, told, block, mail, gate)
+    answer = conclude(outcome_of(form, planned, told, gram_matrix(told.layout, came), sums, nobody, whole=whole))
     if shortened is None:  # later rows are cut to what class sums say, not to their bound
-        shortened = matrix.rows.shortened
+        shortened = own
     return Own(answer.coefficients.get(me, np.zeros(0)), gate.receipt(), shortened=shortened, answer=answer)
+
+
+def _release(plan: RunPlan, told: Prepared, block: Block, mail: Mail, gate: Gate) -> Program[tuple[Collected, int]]:
+    """One stage: what came of it, and how many of its own rows were shortened."""
+    own = own_rows(plan, told, block, gate, np.zeros(0))
+    exchange = exchange_of(plan, told.figures, told.layout)
+    parts = yield from own_parts(plan, told, own, exchange, GraphLine(exchange, gate, mail))
+    return (yield from _pool(plan, told, exchange, mail, gate, parts)), own.rows.shortened
 
 
 def _meet(mail: Mail, gate: Gate) -> Program[None]:
@@ -237,9 +234,9 @@ def _meet(mail: Mail, gate: Gate) -> Program[None]:
         gate.keyring.meet(name, *(part.value for part in item.rows))
 
 
-def _agree(design: Design, figures: Figures, frame: RowFrame, mail: Mail, gate: Gate) -> Program[Prepared]:
+def _agree(plan: RunPlan, figures: Figures, frame: RowFrame, mail: Mail, gate: Gate) -> Program[Prepared]:
     """The next release, once all agents have said that they planned the same: before that nothing of it leaves."""
-    prepared = check_prepare(design, figures.name, describe(design, figures, frame, np.zeros(0)))
+    prepared = check_prepare(plan, figures.name, describe(plan, figures, frame, np.zeros(0)))
     otherwise = "planned another release than we did: compare the federation files of both."
     yield from _compare(prepared.digest, otherwise, mail, gate)
     return prepared
@@ -258,10 +255,10 @@ def _compare(digest: bytes, otherwise: str, mail: Mail, gate: Gate) -> Program[N
 
 
 def _pool(
-    design: Design, prepared: Prepared, exchange: Exchange, mail: Mail, gate: Gate, parts: tuple[Any, ...]
+    plan: RunPlan, prepared: Prepared, exchange: Exchange, mail: Mail, gate: Gate, parts: tuple[Any, ...]
 ) -> Program[Collected]:
     """Everybody's parts, the same at everybody: nobody goes on with what was changed on the way to some."""
-    counts = own_counts(design, prepared.figures)
+    counts = own_counts(plan, prepared.figures)
     sizes = {name: (0, counts[name] + len(exchange.receivers(name))) for name in mail.names}
     came = yield from mail.spread(Item((), parts), _to_all(mail), sizes)
     every = {name: Item((), parts) if name == mail.me else came[name] for name in mail.names}
@@ -269,7 +266,7 @@ def _pool(
     whole = value_digest(tuple(part for parts in values.values() for part in parts))
     otherwise = "got other noisy parts than we did: somebody on the way changed them. What has left is spent."
     yield from _compare(whole, otherwise, mail, gate)
-    return read_parts(design, prepared, exchange, values)
+    return read_parts(plan, prepared, exchange, values)
 
 
 def _to_all(mail: Mail) -> dict[str, tuple[str, ...]]:
@@ -318,7 +315,9 @@ class GraphGram(GramSettings, GraphMethod):
         return True
 
     def price(self, job: Job) -> Mapping[str, Plan]:
-        return Design(job, self).plans()
+        return form_of(job, self).price()
 
     def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:  # noqa: ARG002
-        return peer(job, block, gate, self)
+        form = form_of(job, self)
+        assert isinstance(form, Lattice)
+        return peer(form, block, gate, self.topology)
