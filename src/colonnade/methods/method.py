@@ -25,7 +25,7 @@ from colonnade.privacy.statement import Privacy, Trust
 from colonnade.privacy.values import Released
 from colonnade.problem import Changing, Problem, Topology
 from colonnade.problem.adjusted import Adjusted
-from colonnade.problem.faces import explain
+from colonnade.problem.faces import explain_by_bases
 from colonnade.problem.loss import RowLoss
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Program, ask_one, last, message
@@ -77,9 +77,7 @@ class MethodBase(ABC):
 
     def __init_subclass__(cls, **further: Any) -> None:
         super().__init_subclass__(**further)
-        for face in cls.__mro__[1:]:
-            if face.__module__ == __name__:
-                explain(face, cls)
+        explain_by_bases(cls, __name__)
 
     def __post_init__(self) -> None:
         self.check_whole("rounds")

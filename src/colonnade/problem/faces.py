@@ -22,6 +22,13 @@ def explain(face: type, *kinds: type) -> None:
                 own.__doc__ = joined(inspect.getdoc(own) or "", said)
 
 
+def explain_by_bases(kind: type, module: str) -> None:
+    """The same by those of its bases that this module defines, the nearest first: for `__init_subclass__`."""
+    for face in kind.__mro__[1:]:
+        if face.__module__ == module:
+            explain(face, kind)
+
+
 def joined(own: str, said: str) -> str:
     """A docstring of its own with the face's sections behind it, or the face's where it has none."""
     if not own:

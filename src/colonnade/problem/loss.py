@@ -17,6 +17,7 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.problem.checks import EDGE, class_labels, positive, real_labels, same_shape
+from colonnade.problem.faces import explain_by_bases
 from colonnade.problem.link import Link
 from colonnade.problem.search import Along, Derivative, rising_zero, unbounded_zero
 
@@ -33,16 +34,34 @@ class LossFacts:
     sklearn: ClassVar[str] = "LinearRegression"  # of its linear models, the one that predicts the same from scores
 
     def as_square(self, share: float) -> tuple[float, float] | None:  # noqa: ARG002
-        """Curvature and pull of the least squares that stands for it, by the share of class +1; None: none does."""
+        """Curvature and pull of the least squares that stands for it; None: none does.
+
+        Parameters
+        ----------
+        share
+            Of class +1 among the rows.
+        """
         return None
 
     def steepest(self, score: float, residual: float) -> float:  # noqa: ARG002
-        """The largest slope of a row with a score within ±score, where residuals are clipped to ±residual."""
+        """The largest slope of a row.
+
+        Parameters
+        ----------
+        score
+            Scores lie within ± this.
+        residual
+            Residuals are clipped to ± this.
+        """
         return math.inf
 
 
 class Loss(LossFacts, ABC):
     """What every loss can say about itself."""
+
+    def __init_subclass__(cls, **further: Any) -> None:
+        super().__init_subclass__(**further)
+        explain_by_bases(cls, __name__)
 
     @property
     @abstractmethod
@@ -60,34 +79,100 @@ class Loss(LossFacts, ABC):
         return False
 
     def check(self, y: Any) -> Floats:
-        """Labels as float64, or InvalidInput that says what is wrong with them."""
+        """Labels as float64, or InvalidInput that says what is wrong with them.
+
+        Parameters
+        ----------
+        y
+            One label a row.
+        """
         return class_labels(y) if self.classifies else real_labels(y)
 
     @abstractmethod
-    def value(self, scores: Floats, y: Floats) -> float: ...
+    def value(self, scores: Floats, y: Floats) -> float:
+        """The mean loss of a row.
+
+        Parameters
+        ----------
+        scores
+            One score a row.
+        y
+            One label a row, as `check` gives them.
+        """
+        ...
 
     @abstractmethod
     def slope(self, scores: Floats, y: Floats) -> Floats:
-        """Gradient in the scores; a subgradient where the loss has a kink."""
+        """Gradient in the scores; a subgradient where the loss has a kink.
+
+        Parameters
+        ----------
+        scores
+            One score a row.
+        y
+            One label a row.
+        """
 
     @abstractmethod
     def curvature(self, scores: Floats, y: Floats) -> Floats:
-        """Second derivative in each score; one of its limits where it jumps."""
+        """Second derivative in each score; one of its limits where it jumps.
+
+        Parameters
+        ----------
+        scores
+            One score a row.
+        y
+            One label a row.
+        """
 
     @abstractmethod
     def prox(self, v: Floats, y: Floats, step: float) -> Floats:
-        """argmin_s value(s, y) + ‖s − v‖²/(2·step)."""
+        """The s that minimises value(s, y) + ‖s − v‖²/(2·step).
+
+        Parameters
+        ----------
+        v
+            The point to stay near: one number a row.
+        y
+            One label a row.
+        step
+            How much the loss weighs against staying near, above 0.
+        """
 
     @abstractmethod
     def conjugate(self, u: Floats, y: Floats) -> float:
-        """sup_s <u, s> − value(s, y); inf outside its domain."""
+        """The largest <u, s> − value(s, y) over all s; infinite outside its domain.
+
+        Parameters
+        ----------
+        u
+            A dual point: one number a row.
+        y
+            One label a row.
+        """
 
     def link(self, scores: Floats) -> Floats:
-        """What the model predicts at these scores."""
+        """What the model predicts at these scores.
+
+        Parameters
+        ----------
+        scores
+            One score a row.
+        """
         return np.where(scores >= 0.0, 1.0, -1.0) if self.classifies else scores
 
     def along(self, scores: Floats, direction: Floats, y: Floats) -> Along:
-        """The derivative of t → value(scores + t·direction, y), of a loss with slope and curvature."""
+        """The derivative of t → value(scores + t·direction, y), of a loss with slope and curvature.
+
+        Parameters
+        ----------
+        scores
+            One score a row.
+        direction
+            Where to go: one number a row.
+        y
+            One label a row.
+        """
         same_shape(direction, y)
 
         def along(t: float) -> Derivative:
@@ -102,11 +187,33 @@ class Loss(LossFacts, ABC):
     def minimise_along(
         self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
     ) -> float:
-        """The t in [low, high] that minimises value(scores + t·direction, y)."""
+        """The t in [low, high] that minimises value(scores + t·direction, y).
+
+        Parameters
+        ----------
+        scores
+            One score a row.
+        direction
+            Where to go: one number a row.
+        y
+            One label a row.
+        low
+            The least t.
+        high
+            The largest t.
+        """
         return rising_zero(self.along(scores, direction, y), low, high)
 
     def best_intercept(self, scores: Floats, y: Floats) -> float:
-        """The b that minimises value(scores + b, y)."""
+        """The b that minimises value(scores + b, y).
+
+        Parameters
+        ----------
+        scores
+            One score a row.
+        y
+            One label a row.
+        """
         same_shape(scores, y)
         if self.classifies:
             check_both_classes(y)
@@ -117,14 +224,48 @@ class RowLoss(Loss):
     """A loss that is a sum over rows, each of which may count more or less than the others."""
 
     @abstractmethod
-    def value(self, scores: Floats, y: Floats, weight: Floats | None = None) -> float: ...
+    def value(self, scores: Floats, y: Floats, weight: Floats | None = None) -> float:
+        """The mean loss of a row.
+
+        Parameters
+        ----------
+        scores
+            One score a row.
+        y
+            One label a row, as `check` gives them.
+        weight
+            How much each row counts; None: all alike.
+        """
+        ...
 
     @abstractmethod
     def prox(self, v: Floats, y: Floats, step: float | Floats) -> Floats:
-        """With an array, every row has a step of its own."""
+        """The s that minimises value(s, y) + ‖s − v‖²/(2·step).
+
+        Parameters
+        ----------
+        v
+            The point to stay near: one number a row.
+        y
+            One label a row.
+        step
+            How much the loss weighs against staying near, above 0: one for all, or one a row.
+        """
 
     @abstractmethod
-    def conjugate(self, u: Floats, y: Floats, weight: Floats | None = None) -> float: ...
+    def conjugate(self, u: Floats, y: Floats, weight: Floats | None = None) -> float:
+        """The largest <u, s> − value(s, y) over all s; infinite outside its domain.
+
+        Parameters
+        ----------
+        u
+            A dual point: one number a row.
+        y
+            One label a row.
+        weight
+            How much each row counts; None: all alike.
+        """
+        ...
 
 
 def check_both_classes(y: Floats) -> None:
@@ -141,9 +282,9 @@ DualRows = Callable[[Any, Floats, Floats], Floats | None]  # (loss, w, y) → φ
 def mean_of(rows: Rows) -> Callable[..., float]:
     """(1/n) Σ over rows, each as often as its weight says."""
 
-    def mean(loss: Any, scores: Floats, y: Floats, weight: Floats | None = None) -> float:
+    def mean(self: Any, scores: Floats, y: Floats, weight: Floats | None = None) -> float:
         n = same_shape(scores, y)
-        each = rows(loss, scores, y)
+        each = rows(self, scores, y)
         return float(np.sum(each if weight is None else weight * each)) / n
 
     return mean
@@ -152,9 +293,9 @@ def mean_of(rows: Rows) -> Callable[..., float]:
 def each_of(rows: Rows) -> Rows:
     """(1/n) times each row: a derivative of the mean."""
 
-    def each(loss: Any, scores: Floats, y: Floats) -> Floats:
+    def each(self: Any, scores: Floats, y: Floats) -> Floats:
         n = same_shape(scores, y)
-        return rows(loss, scores, y) / n
+        return rows(self, scores, y) / n
 
     return each
 
@@ -162,9 +303,9 @@ def each_of(rows: Rows) -> Rows:
 def conjugate_of(rows: DualRows) -> Callable[..., float]:
     """The conjugate of the mean, from that of a row: (1/n) Σ c·φ*(n·u/c)."""
 
-    def conjugate(loss: Any, u: Floats, y: Floats, weight: Floats | None = None) -> float:
+    def conjugate(self: Any, u: Floats, y: Floats, weight: Floats | None = None) -> float:
         n = same_shape(u, y)
-        each = rows(loss, n * u if weight is None else n * u / weight, y)
+        each = rows(self, n * u if weight is None else n * u / weight, y)
         if each is None:
             return math.inf
         return float(np.sum(each if weight is None else weight * each)) / n

@@ -41,7 +41,15 @@ Pulls = tuple[Floats, Floats]  # of each row: how steeply the loss falls below i
 
 @dataclass(frozen=True)
 class LeastSquares(RowLoss):
-    """1/(2n) Σ r²."""
+    """1/(2n) Σ r².
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> import numpy as np
+    >>> co.LeastSquares().value(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+    1.0
+    """
 
     smooth: ClassVar[bool] = True
     smoothness: ClassVar[float] = 1.0
@@ -93,7 +101,15 @@ class LeastSquares(RowLoss):
 
 @dataclass(frozen=True)
 class Logistic(RowLoss):
-    """1/n Σ log(1 + exp(−m))."""
+    """1/n Σ log(1 + exp(−m)).
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> import numpy as np
+    >>> co.Logistic().link(np.array([0.0]))
+    array([0.5])
+    """
 
     smooth: ClassVar[bool] = True
     smoothness: ClassVar[float] = 0.25
@@ -186,7 +202,13 @@ class SquaredHinge(RowLoss):
 
 @dataclass(frozen=True)
 class Huber(RowLoss):
-    """1/n Σ ½ r² where |r| ≤ delta, delta·|r| − ½ delta² beyond: one wild label pulls with at most delta."""
+    """1/n Σ ½ r² where |r| ≤ delta, delta·|r| − ½ delta² beyond: one wild label pulls with at most delta.
+
+    Parameters
+    ----------
+    delta
+        The residual beyond which a row counts as an outlier, in units of y, above 0.
+    """
 
     delta: float
     smooth: ClassVar[bool] = True
@@ -293,7 +315,13 @@ class Hinge(_Kinked):
 
 @dataclass(frozen=True)
 class Quantile(_Kinked):
-    """1/n Σ q·(y − s) where the score is below the label, (1 − q)·(s − y) above: fits the q-quantile."""
+    """1/n Σ q·(y − s) where the score is below the label, (1 − q)·(s − y) above: fits the q-quantile.
+
+    Parameters
+    ----------
+    q
+        The quantile to fit, between 0 and 1: 0.5 is the median.
+    """
 
     q: float
     words: ClassVar[str] = "It predicts a number that a given share of the labels lies below."

@@ -19,6 +19,7 @@ from colonnade.data.schema import cells
 from colonnade.data.schema.cells import LARGEST, EncodedColumn, Missing, wrong
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
+from colonnade.problem.faces import explain_by_bases
 
 if TYPE_CHECKING:
     import polars as pl
@@ -64,7 +65,13 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Column(ABC):
-    """One declared column. A subclass is a kind; its name in files is that of the class in small letters."""
+    """One declared column. A subclass is a kind; its name in files is that of the class in small letters.
+
+    Parameters
+    ----------
+    name
+        The column's.
+    """
 
     name: str
     EXPECTS: ClassVar[str] = "numbers"  # of a table's cells, as errors say it
@@ -77,6 +84,10 @@ class Column(ABC):
         def missing(self) -> Any:
             """What stands in for a gap: a value, "refuse" or "indicator"."""
 
+    def __init_subclass__(cls, **further: Any) -> None:
+        super().__init_subclass__(**further)
+        explain_by_bases(cls, __name__)
+
     def __post_init__(self) -> None:
         check_name(self.name)
 
@@ -88,7 +99,13 @@ class Column(ABC):
 
     @abstractmethod
     def encode(self, values: pl.Series) -> EncodedColumn:
-        """The values of those features, in the same order."""
+        """The values of those features, in the same order.
+
+        Parameters
+        ----------
+        values
+            The column's cells.
+        """
 
     @abstractmethod
     def words(self) -> tuple[str, str]:
@@ -106,7 +123,13 @@ class Column(ABC):
         return {"type": self.kind()} | {key: value for key, value in asdict(self).items() if value is not None}
 
     def takes(self, cells_type: Any) -> bool:
-        """Whether cells of this type of polars may be its values."""
+        """Whether cells of this type of polars may be its values.
+
+        Parameters
+        ----------
+        cells_type
+            A type of polars.
+        """
         return cells.holds_numbers(cells_type)
 
     def csv_type(self) -> Any:
@@ -122,7 +145,13 @@ class Column(ABC):
     # ------------------------------------------------------------------------ where it is proposed
 
     def propose(self, seen: Look) -> tuple[Column, str]:  # noqa: ARG002  for kinds that round
-        """Itself with figures that one would print in a data dictionary, and where these are from."""
+        """Itself with figures that one would print in a data dictionary, and where these are from.
+
+        Parameters
+        ----------
+        seen
+            What was seen of the column's cells.
+        """
         return self, AS_THEY_ARE
 
     def unscaled(self) -> Column:
@@ -149,19 +178,43 @@ class Column(ABC):
         return None
 
     def levels_of(self, group: int = 0) -> tuple[str, ...]:  # noqa: ARG002
-        """The levels that the features of a group stand for, in their order; none of a number."""
+        """The levels that the features of a group stand for, in their order; none of a number.
+
+        Parameters
+        ----------
+        group
+            The number of the group.
+        """
         return ()
 
     def covers(self, group: int) -> bool:  # noqa: ARG002
-        """Whether every value has one of the group's levels."""
+        """Whether every value has one of the group's levels.
+
+        Parameters
+        ----------
+        group
+            The number of the group.
+        """
         return False
 
     def part(self, group: int) -> str:  # noqa: ARG002
-        """The name of a group beside others of the column."""
+        """The name of a group beside others of the column.
+
+        Parameters
+        ----------
+        group
+            The number of the group.
+        """
         return ""
 
     def card(self, group: int) -> Mapping[str, Any]:  # noqa: ARG002
-        """How a scorecard tells a group's values apart (views/scorer.py); nothing: it cannot."""
+        """How a scorecard tells a group's values apart (views/scorer.py); nothing: it cannot.
+
+        Parameters
+        ----------
+        group
+            The number of the group.
+        """
         return {}
 
     def noun(self) -> str:
@@ -186,7 +239,13 @@ class Column(ABC):
         return 0
 
     def bent(self, depth: int) -> Column:  # noqa: ARG002
-        """The same with a curve of this depth, where it was left to the method."""
+        """The same with a curve of this depth, where it was left to the method.
+
+        Parameters
+        ----------
+        depth
+            How often its range is halved; 0: a line.
+        """
         return self
 
     def as_line(self) -> Column:
@@ -198,7 +257,13 @@ class Column(ABC):
         return None
 
     def drawn(self, x: Floats) -> Drawn | None:  # noqa: ARG002
-        """Its effect by the coefficients of its features; None: it is no number."""
+        """Its effect by the coefficients of its features; None: it is no number.
+
+        Parameters
+        ----------
+        x
+            One coefficient a feature.
+        """
         return None
 
 

@@ -44,17 +44,39 @@ CYCLES = {"month": 12, "weekday": 7}  # parts of a date: January is 1, and so is
 class Numeric(Column):
     """A number with public bounds; values outside are clipped.
 
-    smooth    a curve instead of a line. None: the method decides, from public figures (Private Gram for prediction; to
-              all others it is a line). False: a line. True: a curve of depth 3. 1 to 8: of that depth, which is linear
-              between 2^depth + 1 knots at equal distances.
-    values    how many different values there are, where that is public: no curve is deeper than they can show. As many
-              as there are whole numbers between whole bounds means those.
-    monotone  1: the curve never falls; -1: it never rises. Private Gram keeps it so, whatever the noise.
+    Parameters
+    ----------
+    name
+        The column's.
+    low
+        The least value, as known beforehand and not read off the rows.
+    high
+        The largest, likewise. Tighter bounds need less noise in a private run.
+    scale
+        True: the bounds become −1 and 1. False keeps the units, and keeps zeros zero: for counts in wide sparse tables.
+    missing
+        What a gap becomes: "refuse", an error; "indicator", a column of its own beside the number; or a value within
+        the bounds.
+    smooth
+        A curve instead of a line. None: the method decides, from public figures (Private Gram for prediction; to all
+        others it is a line). False: a line. True: a curve of depth 3. 1 to 8: of that depth, which is linear between
+        2^depth + 1 knots at equal distances.
+    values
+        How many different values there are, where that is public: no curve is deeper than they can show. As many as
+        there are whole numbers between whole bounds means those.
+    monotone
+        1: the curve never falls; -1: it never rises. Private Gram keeps it so, whatever the noise.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> co.Numeric("age", low=18, high=90, smooth=2).knots()
+    array([18., 36., 54., 72., 90.])
     """
 
     low: float
     high: float
-    scale: bool = True  # False keeps the units, and keeps zeros zero: for counts in wide sparse tables
+    scale: bool = True
     missing: Missing = "refuse"
     smooth: bool | int | None = None
     values: int | None = None
@@ -168,9 +190,30 @@ class Numeric(Column):
 
 @dataclass(frozen=True)
 class Date(Column):
-    """A day with public bounds, as a number; days outside are clipped. `parts` adds its month or weekday as levels.
+    """A day with public bounds, as a number; days outside are clipped.
 
-    Values may be dates, times (of which the day counts) or texts; `format` is how texts are written.
+    Values may be dates, times (of which the day counts) or texts.
+
+    Parameters
+    ----------
+    name
+        The column's.
+    low
+        The first day, as a date or a text such as "2024-12-31".
+    high
+        The last day, likewise.
+    parts
+        Adds "month", "weekday" or both as levels.
+    format
+        How texts are written.
+    missing
+        What a gap becomes: "refuse", an error; "indicator", a column of its own; or a day within the bounds.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> co.Schema((co.Date("admitted", "2024-01-01", "2024-12-31", parts=("weekday",)),)).features[:3]
+    ('admitted', 'admitted.weekday=1', 'admitted.weekday=2')
     """
 
     low: dt.date
@@ -254,7 +297,21 @@ class Date(Column):
 
 @dataclass(frozen=True)
 class Binary(Column):
-    """A column of zeros and ones, or of booleans."""
+    """A column of zeros and ones, or of booleans.
+
+    Parameters
+    ----------
+    name
+        The column's.
+    missing
+        What a gap becomes: "refuse", an error; "indicator", a column of its own; or 0 or 1.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> co.Schema((co.Binary("smoker", missing="indicator"),)).features
+    ('smoker', 'smoker=missing')
+    """
 
     missing: Missing = "refuse"
 
@@ -294,7 +351,21 @@ class Binary(Column):
 class Categorical(Column):
     """One of a public list of levels. Numbers may be levels too; they are compared as text.
 
-    `missing` may also be one of the levels, which then stands in for gaps.
+    Parameters
+    ----------
+    name
+        The column's.
+    levels
+        The list, as known beforehand: one read off the rows would show a level that only one row has. A value that is
+        not listed counts as none of them.
+    missing
+        What a gap becomes: "refuse", an error; "indicator", a level of its own; or one of the levels.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> co.Schema((co.Categorical("ward", ("A", "B"), missing="indicator"),)).features
+    ('ward=A', 'ward=B', 'ward=missing')
     """
 
     levels: tuple[str, ...]
@@ -355,7 +426,15 @@ class Categorical(Column):
 
 @dataclass(frozen=True)
 class Plain(Column):
-    """A number taken exactly as it is. Its bounds are unknown, so it cannot enter a private run."""
+    """A number taken exactly as it is. Its bounds are unknown, so it cannot enter a private run.
+
+    Parameters
+    ----------
+    name
+        The column's.
+    missing
+        What a gap becomes: "refuse", an error; "indicator", a column of its own; or a number.
+    """
 
     missing: Missing = "refuse"
 
