@@ -154,19 +154,36 @@ def _passes(form: Form) -> bool:
 
 @dataclass(frozen=True)
 class PrivateGram(GramSettings, Method):
-    """Settings.
+    """Private Gram: one exchange, one noisy Gram matrix of all columns, and everything else for free.
 
-    cross     how products of columns of two parties are computed: "secure" or "none" (see above).
-    screen    keep at most so many columns, chosen by their noisy class sums; None: from the budget and the sizes.
-    labels    what class sums go by: "secure", the labels themselves, in products with every column; or "released",
-              noisy labels, with which every party sums by itself: far fewer bytes with thousands of columns.
-    purpose   what the release is for. "prediction": rows are centred, scaled and shortened where that makes the
-              model better. "inference": rows as they are, none shortened, the whole budget on one release, of which
-              `fit.inference()` and `fit.release.regress(...)` make intervals and tests that cover.
-    topology  None: a star, with a coordinator; a co.Topology: none, under trust "parties". Every party talks to its
-              neighbours only, and all of them solve the same problem from the same release.
-    penalty   the weight of the problem's penalty: "asked", as it is; or "select", the one of `fit.path` whose error
-              on other rows is expected to be least, the noise counted in. It is chosen from the release, for free.
+    Parameters
+    ----------
+    cross
+        How products of columns of two parties are computed: "secure" (trust "secure", "parties" or "consortium"), or
+        "none": within parties only (trust "nobody").
+    screen
+        Keep at most so many columns, chosen by their noisy class sums; None: from the budget and the sizes.
+    labels
+        What class sums go by: "secure", the labels themselves, in products with every column; or "released", noisy
+        labels, with which every party sums by itself: far fewer bytes with thousands of columns.
+    purpose
+        What the release is for. "prediction": rows are centred, scaled and shortened where that makes the model better.
+        "inference": rows as they are, none shortened, the whole budget on one release, of which `fit.inference()` and
+        `fit.release.regress(...)` make intervals and tests that cover.
+    penalty
+        The weight of the problem's penalty: "asked", as it is; or "select", the one of `fit.path` whose error on other
+        rows is expected to be least, the noise counted in. It is chosen from the release, for free.
+    topology
+        None: a star, with a coordinator; a `co.Topology`: none, under trust "parties". Every party talks to its
+        neighbours only, and all of them solve the same problem from the same release.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> method = co.PrivateGram(purpose="inference")
+    >>> terms = co.Privacy(epsilon=1.0, delta=1e-6, trust="secure")
+    >>> terms.trust in method.trusts
+    True
     """
 
     topology: Topology | None = None
