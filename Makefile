@@ -41,11 +41,12 @@ kernels: $(STAMP)  ## compiles the slowest kernels once for all processes
 	  -k 'exponential_mechanism or noisy_max or odd_columns or lazy_picks or corrective_solver'
 	PYTHONPATH=. OPENBLAS_NUM_THREADS=1 $(BIN)/python -c 'import tests.helpers.warm' # those of most fits
 
-check: $(STAMP)  ## format, lint, types, rooms, generated documents
+check: $(STAMP)  ## format, lint, types, rooms, docstrings, generated documents
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python docs/docstrings.py
 	$(BIN)/python docs/generate.py --check
 
 bench: $(STAMP)  ## benchmarks

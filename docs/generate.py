@@ -387,13 +387,8 @@ def opening(text: str) -> str:
 
 
 def names() -> str:
-    """Every public name with the first sentence of its docstring; a method with what it is, the first line of its card."""
-
-    def said(thing: Any) -> str:
-        text = first(thing)
-        return card(Path(inspect.getfile(thing))) if text.startswith("Settings") else text
-
-    return "\n".join(f"- `co.{name}`: {said(getattr(colonnade, name))}" for name in colonnade.__all__)
+    """Every public name with the first sentence of its docstring."""
+    return "\n".join(f"- `co.{name}`: {first(getattr(colonnade, name))}" for name in colonnade.__all__)
 
 
 def settings() -> str:
