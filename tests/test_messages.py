@@ -343,7 +343,7 @@ WRONG: Wrong = {
     "a key of a schema that is unknown": (
         lambda folder: schema(COLUMN + 'low = 0\nhigh = 1\nunits = "years"\n'),
         co.InvalidInput,
-        "line 1, [[column]] number 1: unknown key 'units'. Known for type 'numeric': name, low, high, scale, missing, smooth, values, monotone.",
+        "line 1, [[column]] number 1: units is unknown; there are name, low, high, scale, missing, smooth, values, monotone",
     ),
     "a bound that is absent": (
         lambda folder: schema(COLUMN + "low = 0\n"),

@@ -108,8 +108,8 @@ def check_names(raw: Mapping[str, Any], known: Iterable[str], place: str = "") -
 
 
 def check_version(raw: Mapping[str, Any], version: int) -> None:
-    """Refuse a file of another version, before its fields: they are what differs."""
-    if type(found := raw.get("version")) is not int or found != version:
+    """Refuse a file of a later version, before its fields: they are what differs."""
+    if type(found := raw.get("version")) is not int or not 1 <= found <= version:
         reads = f"this Colonnade reads version = {version}. Write that, or install a newer one."
         raise Wrong("version", f"is {_SHOWN.repr(found)}; {reads}")
 

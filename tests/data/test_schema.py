@@ -633,7 +633,7 @@ def test_a_schema_written_by_hand_needs_only_what_has_no_default(tmp_path):
         ('[[column]]\ntype="binary"\nname="a"\nmissing=0.5\n', r"missing = 0.5 in a binary column"),
         (
             '[[column]]\ntype="binary"\nname="a"\nlow=0\n',
-            r"unknown key 'low'. Known for type 'binary': name, missing",
+            r"low is unknown; there are name, missing",
         ),
         ('[[column]]\ntype="binary"\nname=""\n', r"a column is called ''"),
         ('[[column]]\ntype="binary"\n', r"key 'name' is absent"),
@@ -656,16 +656,22 @@ def test_a_schema_written_by_hand_needs_only_what_has_no_default(tmp_path):
         (DATE + 'low = 2000-01-01\nhigh = 2001-01-01\nparts = "month"\n', r"Write a list, as in parts"),
         (DATE + "low = 2000-01-01\nhigh = 2001-01-01\nmissing = 1999-01-01\n", r"missing = 1999-01-01 lies outside"),
         (DATE + 'low = 2000-01-01\nhigh = 2001-01-01\nformat = ""\n', r"format is ''. Write for example"),
-        ("version = 2\n", r"of version 2, and this Colonnade reads up to 1. Install a newer"),
-        ('version = "1"\n', r"version is '1'. Write version = 1"),
+        ("version = 2\n", r"line 1 .*version is 2; this Colonnade reads version = 1. Write that, or install a newer"),
+        ('version = "1"\n', r"version is '1'; this Colonnade reads version = 1"),
         (
             '[[column]]\ntype="categorical"\nname="a"\nlevels=["missing"]\nmissing="indicator"\n',
             r"name 'a=missing' stands for 2 columns",
         ),
-        ('[[columns]]\ntype="binary"\nname="a"\n', r"unknown key 'columns'"),
-        ("column = 3\n", r"Open each column with \[\[column\]\]"),
+        (
+            '[[columns]]\ntype="binary"\nname="a"\n',
+            r"party.toml, line 1 .*columns is unknown; the nearest name is 'column'",
+        ),
+        ("column = 3\n", r"open each column with \[\[column\]\]"),
         ("row_norm = 0\n", r"row_norm = 0. Write a public bound above 0"),
-        ('source = "guess"\n', r"source = 'guess'. Write \"declared\", \"data\" or \"public\""),
+        (
+            'source = "guess"\n',
+            r"line 1 .*source must be one of 'declared', 'data', 'public', as in source = \"declared\"; got 'guess'",
+        ),
         ("row_norm = \n", r"party.toml: not TOML: .*line 1"),
     ],
 )

@@ -24,17 +24,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 from colonnade.data.classes import in_words
 from colonnade.data.federation import Federation
 from colonnade.data.schema.column import Column
 from colonnade.data.schema.columns import Numeric
-from colonnade.data.schema.table import Schema, check_source, column_from
+from colonnade.data.schema.table import Schema, Source, column_from
 from colonnade.errors import InvalidInput
 from colonnade.fields import Table, Wrong, inside, must, read
 
-Source = Literal["declared", "data", "public"]
 CONFIRM = (
     "These figures were read off the rows and tell about single people. Replace each by one that you would print in a "
     'data dictionary without looking at the rows, and remove its line source = "data"; or, if all may be known, '
@@ -155,7 +154,7 @@ def _columns(where: str, raw: list[dict[str, Any]]) -> tuple[list[Column], list[
     for place, item in enumerate(raw):
         source = item.get("source", "declared")
         try:
-            check_source(source)
+            read(source, Source, "source")
             columns.append(column_from({key: value for key, value in item.items() if key != "source"}))
         except InvalidInput as error:
             raise Wrong(f"{where}.column", f"number {place + 1}: {error}", place) from error

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +38,24 @@ from colonnade.data.schema.cells import Blocks, Sparse, as_frame, assemble, colu
 from colonnade.data.schema.column import Column, Feature, features_of, kinds, number
 from colonnade.data.schema.columns import Numeric, Plain
 from colonnade.data.schema.infer import look
-from colonnade.data.text_file import naming, read_text, shortened, toml_of
+from colonnade.data.text_file import naming, placed, read_text, shortened, toml_of
 from colonnade.errors import InvalidInput, StoreError, unquoted
+from colonnade.fields import Table, check, check_names, check_version, inside, must, read
 from colonnade.kernels.arrays import Floats
 
 VERSION = 1
+_LABEL = 'a table, as in label = { name = "log_income", low = 2.0, high = 6.0 }'
+Source = Annotated[Literal["declared", "data", "public"], must("one of 'declared', 'data', 'public'", "declared")]
+
+
+class SchemaTable(Table, frozen=True):
+    """A schema's file; what a column must be is said by its kind."""
+
+    version: int = VERSION
+    source: Source = "declared"
+    row_norm: Any = None
+    label: Annotated[dict[str, Any], must(_LABEL)] | None = None
+    column: Annotated[list[dict[str, Any]], must("a list of tables: open each column with [[column]]")] | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +107,7 @@ class Schema:
 
     columns: tuple[Column, ...]
     row_norm: float | None = None
-    source: Literal["declared", "data", "public"] = "declared"
+    source: Source = "declared"
     label: Numeric | None = None
 
     def __post_init__(self) -> None:
@@ -110,7 +123,7 @@ class Schema:
             raise InvalidInput(
                 f"label={self.label!r}: give its name and range, as in label=co.Numeric('log_income', 2, 6)."
             )
-        check_source(self.source)
+        check(self)
         for names in ([column.name for column in self.columns], self.features):
             name, times = next(iter(Counter(names).most_common(1)), ("", 0))
             if times > 1:
@@ -343,7 +356,7 @@ class Schema:
         advice = f"Check the path; `colonnade data inspect TABLE -o {shortened(Path(path).name)}` proposes one."
         with naming(f"the schema {shortened(path)} could not be read"):
             text = read_text(path, advice=advice)
-        with naming(f"the schema {path}"):
+        with placed(f"the schema {path}", text):
             return cls.from_text(text)
 
     def _features(self) -> tuple[Feature, ...]:
@@ -396,15 +409,14 @@ def _parse(text: str) -> tuple[tuple[Column, ...], dict[str, Any]]:
     """The columns of a file, and what it says beside them (source, row_norm)."""
     with naming("not TOML"):
         table = toml_of(text)
-    tables = table.pop("column", [])
-    if not isinstance(tables, list) or not all(isinstance(item, dict) for item in tables):
-        raise InvalidInput("the key 'column' is not a list of tables. Open each column with [[column]].")
-    _check_version(table.pop("version", VERSION))
-    for key in table:
-        if key not in ("source", "row_norm", "label"):
-            raise InvalidInput(f"unknown key {key!r}. Known here: version, source, row_norm, label, [[column]].")
-    if "label" in table:
-        table["label"] = _label(table["label"])
+    if "version" in table:
+        check_version(table, VERSION)
+    said: SchemaTable = read(table, SchemaTable)
+    tables = said.column or []
+    top: dict[str, Any] = {name: table[name] for name in ("source", "row_norm") if name in table}
+    if said.label is not None:
+        with inside("label"):
+            top["label"] = column_from({"type": "numeric", **said.label})
     lines = [number for number, line in enumerate(text.split("\n"), 1) if line.strip().startswith("[[column]]")]
     columns = []
     for position, item in enumerate(tables):
@@ -414,27 +426,7 @@ def _parse(text: str) -> tuple[tuple[Column, ...], dict[str, Any]]:
             # A header inside a multi-line string would shift the count: then name the position only.
             line = f"line {lines[position]}, " if len(lines) == len(tables) else ""
             raise InvalidInput(f"{line}[[column]] number {position + 1}: {error}") from error
-    return tuple(columns), table
-
-
-def _label(item: object) -> Column:
-    if not isinstance(item, dict):
-        raise InvalidInput('label is no table. Write label = { name = "log_income", low = 2.0, high = 6.0 }.')
-    with naming("label"):
-        return column_from({"type": "numeric", **item})
-
-
-def _check_version(version: object) -> None:
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise InvalidInput(f"version is {version!r}. Write version = {VERSION}.")
-    if version > VERSION:
-        advice = "Install a newer Colonnade, or write the schema again."
-        raise InvalidInput(f"the schema is of version {version}, and this Colonnade reads up to {VERSION}. {advice}")
-
-
-def check_source(source: object) -> None:
-    if source not in ("declared", "data", "public"):
-        raise InvalidInput(f'source = {source!r}. Write "declared", "data" or "public".')
+    return tuple(columns), top
 
 
 def column_from(item: dict[str, Any]) -> Column:
@@ -445,9 +437,7 @@ def column_from(item: dict[str, Any]) -> Column:
         what = "absent" if kind is None else repr(kind)
         raise InvalidInput(f"type is {what}. Write one of {', '.join(known_kinds)}.")
     known = {f.name: f for f in fields(known_kinds[kind])}
-    for key in values:
-        if key not in known:
-            raise InvalidInput(f"unknown key {key!r}. Known for type {kind!r}: {', '.join(known)}.")
+    check_names(values, known)
     for key, one in known.items():
         if one.default is MISSING and key not in values:
             raise InvalidInput(f"key {key!r} is absent. A column of type {kind!r} needs it.")
