@@ -266,6 +266,18 @@ def test_a_request_above_those_that_are_being_answered_is_told_503_and_health_is
         assert post(made.port, "/slow", b"again") == (200, b"again")  # their places are free
 
 
+def test_who_has_said_all_and_closed_that_side_hears_the_answer() -> None:
+    go_on = threading.Event()
+    made = StatusPage()
+    made.post("/slow", lambda asked: Answered(200, asked.body * go_on.wait(20)))
+    with made, socket.create_connection(("127.0.0.1", made.port), timeout=20) as line:
+        line.sendall(b"POST /slow HTTP/1.0\r\nContent-Length: 2\r\n\r\nok")
+        line.shutdown(socket.SHUT_WR)
+        time.sleep(0.2)  # by now it is known there
+        go_on.set()
+        assert answer_on(line).endswith(b"\r\nok")
+
+
 def test_a_request_that_does_not_arrive_in_time_is_hung_up_on() -> None:
     with StatusPage() as made, socket.create_connection(("127.0.0.1", made.port), timeout=20) as silent:
         silent.sendall(b"GET /hea")
