@@ -399,7 +399,7 @@ LONG = {
     "budget show": "busy(",
     "budget verify": "busy(",
     "coordinator run": "on_screen(quiet or as_json)",
-    "demo": "watched, tell = told.is_terminal and not silent",
+    "demo": "watched = told.is_terminal and not silent",
     "doctor": "busy(",
     "federation check": "busy(",
     "federation example": "busy(",
