@@ -25,8 +25,9 @@ import re
 import sys
 import sysconfig
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -99,7 +100,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
             file.write(bytes(3))
         os.environ["DRAWN"] = file.name
         _share(file.name)
-        item.session.config.add_cleanup(lambda: os.path.exists(file.name) and os.unlink(file.name))  # noqa: PTH108,PTH110
+        item.session.config.add_cleanup(lambda: Path(file.name).unlink(missing_ok=True))
     _flags[:] = bytes(3)
     return (yield)
 
@@ -165,12 +166,12 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return None
     odds = odds_of(session.items)
     total, write = math.fsum(odds.values()), session.config.get_terminal_writer().line
-    largest: Counter[str] = Counter()
+    largest: dict[str, float] = defaultdict(float)
     for item, one in odds.items():
         largest[item.nodeid.partition("[")[0]] += one
     write(f"\n{len(session.items)} tests, {len(odds)} of them draw; the sum of their odds is {total:.2g}:")
     write(f"a run {stated(total)}")
-    for name, one in largest.most_common(10):
+    for name, one in sorted(largest.items(), key=lambda pair: pair[1], reverse=True)[:10]:
         write(f"{one:9.2g}  {name}")
     session.testsfailed = int(total > SUM)
     return True

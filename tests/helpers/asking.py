@@ -12,14 +12,18 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from colonnade.methods.node_setup import Call, protocol_of
 from colonnade.network.questions import Question
 from colonnade.privacy.events import Policy
+from colonnade.privacy.store import Row
 from colonnade.runs import budgets as budget
+from colonnade.runtime.promise import Promise
 from tests.helpers.contract import EVERY_METHOD, federation
 from tests.helpers.organisations import SERVER, Organisations
 
@@ -91,7 +95,7 @@ class Asked:
         (self.home / "party.toml").write_text(text)
 
     @contextlib.contextmanager
-    def party(self, screen: Screen) -> Iterator[SERVER.Process]:
+    def party(self, screen: Screen) -> Iterator[BaseProcess]:
         arguments = str(self.home / "party.toml"), os.ttyname(screen.terminal)
         process = SERVER.Process(target=operate, args=arguments, daemon=True)
         process.start()
@@ -102,11 +106,11 @@ class Asked:
             process.kill()
             process.join()
 
-    def propose(self, run: str):
+    def propose(self, run: str) -> Promise[Any]:
         call = Call(SECURE.method, SECURE.problem, SECURE.privacy)
         head = {"run": run, "call": call.to_json(), "code": protocol_of(call.method), "session": ""}
         return self.hub.ask("party0", Question.CONSIDER, head)
 
-    def reserved(self) -> list:
+    def reserved(self) -> list[Row]:
         with budget.open_ledger(self.home / "store", "party0") as ledger:
             return ledger.log.rows(kind="open")

@@ -8,7 +8,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 from unittest import mock
 
 import numpy as np
@@ -28,11 +29,11 @@ class Case:
     """A method with a problem that it solves in a moment."""
 
     method: Any
-    problem: co.Problem
+    problem: co.Problem | co.KernelSVM | co.AdaBoost
     privacy: co.Privacy | None = None  # None: it releases exact values, and Policy(exact=False) must refuse it
     parties: Any = 3
     label: str | None = None
-    by: str = "columns"  # what the parties hold
+    by: Literal["columns", "rows"] = "columns"  # what the parties hold
 
 
 # On a star, over split columns: there is a coordinator, and the labels are with a party named "labels".
@@ -100,16 +101,14 @@ RIDGE = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
 PLAIN = co.Problem(co.LeastSquares())
 LASSO = co.Problem(co.LeastSquares(), co.L1Ball(2.0))
 KERNEL = co.KernelSVM(co.RBF(0.5), 10.0)
-WALK = {"rounds": 4, "tolerance": 0.0}
+WALK = partial(co.DistributedFrankWolfe, rounds=4, tolerance=0.0)
 OTHER_METHODS: dict[str, Case] = {
-    "frank-wolfe, tree": Case(co.DistributedFrankWolfe(**WALK, topology=co.Topology.tree(4)), LASSO),
-    "frank-wolfe, general graph": Case(co.DistributedFrankWolfe(**WALK, topology=co.Topology.ring(4)), LASSO),
-    "adaboost, tree": Case(co.DistributedFrankWolfe(**WALK, topology=co.Topology.line(4)), co.AdaBoost(0.5)),
-    "kernel svm": Case(co.DistributedFrankWolfe(**WALK), KERNEL, by="rows"),
-    "kernel svm, tree": Case(co.DistributedFrankWolfe(**WALK, topology=co.Topology.tree(3)), KERNEL, by="rows"),
-    "kernel svm, general graph": Case(
-        co.DistributedFrankWolfe(**WALK, step=co.LineSearch(), topology=co.Topology.ring(3)), KERNEL, by="rows"
-    ),
+    "frank-wolfe, tree": Case(WALK(topology=co.Topology.tree(4)), LASSO),
+    "frank-wolfe, general graph": Case(WALK(topology=co.Topology.ring(4)), LASSO),
+    "adaboost, tree": Case(WALK(topology=co.Topology.line(4)), co.AdaBoost(0.5)),
+    "kernel svm": Case(WALK(), KERNEL, by="rows"),
+    "kernel svm, tree": Case(WALK(topology=co.Topology.tree(3)), KERNEL, by="rows"),
+    "kernel svm, general graph": Case(WALK(step=co.LineSearch(), topology=co.Topology.ring(3)), KERNEL, by="rows"),
     "private gram, ring": Case(
         co.PrivateGram(topology=co.Topology.ring(4)),
         co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1)),
@@ -147,13 +146,13 @@ def federation(case: Case, **options: Any) -> co.Federation:
 
 def fitted(case: Case, engine: Any = None, store: Any = None, fed: co.Federation | None = None) -> co.Fit:
     """The case solved; private cases with repeatable noise, in a store of their own unless one is given."""
-    options = {"method": case.method, "engine": engine}
-    if case.privacy is not None:
-        options |= {"privacy": case.privacy, "noise": SeededNoise(1)}
+    noise = None if case.privacy is None else SeededNoise(1)
     # Public randomness follows from the run's id: the same id, the same run.
     with tempfile.TemporaryDirectory() as own, mock.patch("colonnade.runtime.run_store.new_run_id", return_value="run"):
         folder = store or (own if case.privacy is not None else None)
-        return co.fit(fed or federation(case), case.problem, store=folder, **options)
+        return co.fit(
+            fed or federation(case), case.problem, case.method, case.privacy, engine=engine, store=folder, noise=noise
+        )
 
 
 # ------------------------------------------------------------------------------------------------ nodes without a

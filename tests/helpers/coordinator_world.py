@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import colonnade as co
+from colonnade.network.certs import tls_in
 from colonnade.network.coordinator_service import CoordinatorService
-from colonnade.network.hub import tls_in
 from colonnade.network.job_queue import JobQueue, QueuedJob
 from colonnade.network.party_run import Request
 from colonnade.network.questions import unpack

@@ -5,7 +5,9 @@ Nothing is rounded on the way, so that what a release says is what statsmodels s
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -16,6 +18,7 @@ ROWS = 400
 METHOD = co.PrivateGram(purpose="inference")
 NUMBERS = co.Problem(co.LeastSquares(), intercept=True)
 CLASSES = co.Problem(co.Logistic(), intercept=True)
+Frames = Mapping[str, pl.DataFrame]
 SCHEMAS = {
     "a": co.Schema((co.Numeric("x0", -4, 4), co.Binary("flag"))),
     "b": co.Schema((co.Numeric("x1", 0, 16), co.Categorical("level", ("a", "b", "c")))),
@@ -27,8 +30,8 @@ def tables(rows: int = ROWS, seed: int = 1) -> dict[str, pl.DataFrame]:
     """Columns that go with each other, and `y` by all but x2; `won` is whether y is above 1."""
     rng = np.random.default_rng(seed)
 
-    def number(values, low, high):
-        return np.rint(np.clip(values, low, high) * 2.0**10) / 2.0**10
+    def number(values: np.ndarray, low: float, high: float) -> np.ndarray:
+        return np.asarray(np.rint(np.clip(values, low, high) * 2.0**10) / 2.0**10)
 
     x0 = number(rng.normal(size=rows), -4, 4)
     x1 = number(8 + 2 * x0 + 2 * rng.normal(size=rows), 0, 16)
@@ -43,21 +46,26 @@ def tables(rows: int = ROWS, seed: int = 1) -> dict[str, pl.DataFrame]:
     }
 
 
-def fitted(store, problem=NUMBERS, frames=None, schemas=None) -> co.Fit:
+def fitted(
+    store: Path,
+    problem: co.Problem = NUMBERS,
+    frames: Frames | None = None,
+    schemas: Mapping[str, co.Schema] | None = None,
+) -> co.Fit:
     label = "won" if problem.loss.classifies else "y"
     frames = {name: frame.drop({"y", "won"} - {label}, strict=False) for name, frame in (frames or tables()).items()}
     fed = co.Federation.from_frames(frames, on="id", label=("c", label), schemas=schemas or SCHEMAS)
     return co.fit(fed, problem, METHOD, store=store)
 
 
-def column(frames, name: str) -> np.ndarray:
+def column(frames: Frames, name: str) -> np.ndarray:
     """A column of the tables, or whether it has a level: "x0", "level=b"."""
     base, _, level = name.rpartition(":")[2].partition("=")
     found = next(frame[base] for frame in frames.values() if base in frame.columns)
-    return ((found == level) if level else found).to_numpy().astype(float)
+    return np.asarray(((found == level) if level else found).to_numpy(), float)
 
 
-def design(frames, names) -> np.ndarray:
+def design(frames: Frames, names: Iterable[str]) -> np.ndarray:
     """Columns in their own units, the constant last."""
     return np.column_stack([*(column(frames, name) for name in names), np.ones(len(frames["a"]))])
 

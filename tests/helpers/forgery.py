@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
 import numpy as np
 
 import colonnade as co
-from colonnade.runtime.hosted_node import InProcess, deliver_once
+from colonnade.runtime.hosted_node import Carry, InProcess, Outcome, deliver_once
+from colonnade.runtime.node import Node
 from colonnade.runtime.wire import Letter, decode, encode
 
 
-def forging(kind, to, forge):
+def forging(kind: type, to: str, forge: Callable[[Any], object]) -> co.Faults:
     """An engine whose wires change the messages of a kind on their way to a node."""
 
-    def fault(letter):
+    def fault(letter: Letter) -> list[Letter]:
         message = decode(letter.body)
         if letter.receiver != to or not isinstance(message, kind) or (forged := forge(message)) is None:
             return [letter]
@@ -29,11 +33,12 @@ class Cut(BaseException):
 class Until:
     """An engine whose power goes after so many letters; it keeps those that were sent."""
 
-    def __init__(self, letters):
-        self.left, self.sent = letters, []
+    def __init__(self, letters: int) -> None:
+        self.left = letters
+        self.sent: list[Letter] = []
 
-    def run(self, nodes, carry=deliver_once):
-        def watched(letter):
+    def run(self, nodes: Mapping[str, Node], carry: Carry = deliver_once) -> Outcome:
+        def watched(letter: Letter) -> Iterable[Letter]:
             if not self.left:
                 raise Cut
             self.left -= 1
@@ -43,7 +48,7 @@ class Until:
         return InProcess().run(nodes, watched)
 
 
-CHANGES = {
+CHANGES: dict[str, Callable[[Any], Any]] = {
     "constant": lambda m: m.constant + 1,
     "label": lambda m: m.label + 1,
     "step": lambda m: m.step * 2,

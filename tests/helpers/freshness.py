@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from colonnade.kernels.bits import unpack_rows
 from colonnade.kernels.ring_products import ring_masks
+from colonnade.kernels.stream import Stream, keyed_stream
 from colonnade.privacy import gate as gates
 from colonnade.privacy import keyring as keyrings
 from colonnade.privacy.gate import Gate
@@ -36,12 +38,11 @@ class RunLog:
 
     def _seal(self, patch: pytest.MonkeyPatch) -> None:
         """Messages between nodes, and what stands on the disk of a release (`Gate._hidden`)."""
-        real = keyrings.AESGCM
 
         def watched(noted: list[tuple[bytes, bytes, bytes, bytes]]) -> type:
             class Spy:
                 def __init__(self, key: bytes) -> None:
-                    self.key, self.cipher = key, real(key)
+                    self.key, self.cipher = key, AESGCM(key)
 
                 def encrypt(self, nonce: bytes, body: bytes, more: Any) -> bytes:
                     out = self.cipher.encrypt(nonce, body, more)
@@ -90,7 +91,7 @@ class RunLog:
         patch.setattr(ColumnPad, "rows", spy_whole)
 
     def _secrets(self, patch: pytest.MonkeyPatch) -> None:
-        secret, init, stream = FileLog.secret, Keyring.__init__, gates.keyed_stream
+        secret, init = FileLog.secret, Keyring.__init__
 
         def spy_secret(log: FileLog, run: str, name: str, size: int) -> bytes:
             value = secret(log, run, name, size)
@@ -101,9 +102,9 @@ class RunLog:
             init(ring, run, me, *more, **named)
             self.hellos[run, me].add(ring.hello[0])
 
-        def spy_stream(key: bytes) -> Any:
+        def spy_stream(key: bytes) -> Stream:
             self.streams.append(key)
-            return stream(key)
+            return keyed_stream(key)
 
         patch.setattr(FileLog, "secret", spy_secret)
         patch.setattr(Keyring, "__init__", spy_init)
@@ -140,11 +141,11 @@ class RunLog:
         assert len(set(self.streams)) == len(self.streams), "two choices were drawn from one stream"
 
 
-def one_place_on_an_edge(patch):
+def one_place_on_an_edge(patch: pytest.MonkeyPatch) -> None:
     edge = Keyring._edge
     patch.setattr(Keyring, "_edge", lambda self, sender, receiver, peer, place: edge(self, sender, receiver, peer, 0))
 
 
-def one_key_both_ways(patch):
+def one_key_both_ways(patch: pytest.MonkeyPatch) -> None:
     edge = Keyring._edge
-    patch.setattr(Keyring, "_edge", lambda self, a, b, peer, place: edge(self, *sorted((a, b)), peer, place))
+    patch.setattr(Keyring, "_edge", lambda self, a, b, peer, place: edge(self, min(a, b), max(a, b), peer, place))

@@ -117,7 +117,8 @@ def sums_release(design: Any, figures: Any, got: Any) -> Release:
 
 def gram_release(method: Any, layout: Any, got: Any) -> Release:
     """The Gram matrix as one mechanism: squared lengths, the rest of each party's own, products of two."""
-    design, parts = RunPlan.of(layout.job, method), []
+    design = RunPlan.of(layout.job, method)
+    parts: list[tuple[np.ndarray, Any]] = []
     for name, own in got.own.items():
         squares, *rest = layout.weights(name)
         if name == layout.job.roster.label and layout.job.problem.loss.classifies:
@@ -188,4 +189,4 @@ def plain_gram(fed: co.Federation, job: Any, figures: Any, frame: Any, y: np.nda
     """The Gram matrix of [a, c·1, τ·y] in whole numbers, with everything in one place and rows by their formula."""
     parts = rows_by_formula(fed, job.privacy, figures, frame).values()
     whole = np.column_stack([*parts, np.full(fed.rows, figures.constant), y])
-    return whole.T @ whole
+    return np.asarray(whole.T @ whole)

@@ -84,6 +84,7 @@ def reference(X: np.ndarray, y: np.ndarray, problem: co.Problem) -> Reference:
         case co.ElasticNet(l1, l2):
             penalty = l1 * cp.norm1(x) + l2 / 2 * cp.sum_squares(x)
         case co.GroupLasso(a, groups):
+            assert groups is not None
             penalty = a * sum(np.sqrt(len(group)) * cp.norm(x[list(group)]) for group in groups)
     task = cp.Problem(cp.Minimize(loss + penalty))
     with warnings.catch_warnings():

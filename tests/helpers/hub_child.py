@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -19,16 +19,16 @@ from unittest import mock
 import colonnade as co
 from colonnade.network.hub import Grpc
 from colonnade.network.hub_run import RemoteParty, RunLog
-from colonnade.network.questions import Question
+from colonnade.network.questions import Question, Sent
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runtime.run_store import RunStore
 from colonnade.runtime.wire import Letter, type_name
 from tests.helpers.contract import METHODS, OTHER_METHODS, Case
 from tests.helpers.organisations import Organisations, _live
 
-WALK = {"rounds": 30, "tolerance": 0.0}  # long enough to die in the middle of it
+WALK = co.DistributedFrankWolfe(rounds=30, tolerance=0.0)  # long enough to die in the middle of it
 KINDS: dict[str, Case] = {
-    "exact": Case(co.DistributedFrankWolfe(**WALK), METHODS["frank-wolfe, least squares"].problem),
+    "exact": Case(WALK, METHODS["frank-wolfe, least squares"].problem),
     "private": Case(
         co.PrivateSharingADMM(rounds=20),
         METHODS["private sharing admm"].problem,
@@ -49,17 +49,16 @@ WIRE, ANSWER = "wire", "answer.json"
 def drive(made: Organisations, port: int, kind: str, seeded: bool = True) -> None:
     """One fit at the hub; what it found is in the folder when it is done."""
     case, heard, carried = KINDS[kind], RemoteParty.letters, RunLog.carried
-    options = {} if case.privacy is None else {"privacy": case.privacy}
-    options |= {"noise": SeededNoise(1)} if seeded and options else {}
+    noise = SeededNoise(1) if seeded and case.privacy is not None else None
 
-    def noted(self, found):
+    def noted(self: RemoteParty, found: Sent) -> list[Letter]:
         letters = heard(self, found)
         note(made.folder, letters)
         return letters
 
-    def noted_too(self, letters):
+    def noted_too(self: RunLog, letters: Sequence[Letter]) -> None:
         note(made.folder, letters)
-        return carried(self, letters)
+        carried(self, letters)
 
     with (
         made.blocks(),
@@ -70,7 +69,8 @@ def drive(made: Organisations, port: int, kind: str, seeded: bool = True) -> Non
     ):
         fit = finished(made, hub)
         if fit is None:
-            fit = co.fit(made.federation, case.problem, case.method, engine=hub, store=made.folder / "hub", **options)
+            store = made.folder / "hub"
+            fit = co.fit(made.federation, case.problem, case.method, case.privacy, engine=hub, store=store, noise=noise)
     found = {"communication": fit.communication.table().rows(), "status": fit.status.name}
     aside = made.folder / f"{ANSWER}.{os.getpid()}"
     aside.write_text(json.dumps(found))

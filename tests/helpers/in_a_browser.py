@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ CHROMIUM = Path("/usr/bin/chromium")
 
 
 @pytest.fixture(scope="module")
-def browser():
+def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as started:
         chromium = started.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         yield chromium
@@ -25,11 +27,11 @@ def browser():
 
 
 @pytest.fixture
-def opened(browser):
+def opened(browser: Any) -> Iterator[Callable[..., Any]]:
     """A function that opens an address; what the page asked for and complained about is kept with it."""
     contexts = []
 
-    def open_page(address, *, width=1280, scheme="light", **options):
+    def open_page(address: str, *, width: int = 1280, scheme: str = "light", **options: Any) -> Any:
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **options)
         contexts.append(context)
         page = context.new_page()
@@ -62,7 +64,7 @@ CUT = """() => [...document.querySelectorAll("body *")].filter((one) => one.scro
 
 
 @pytest.fixture(scope="module")
-def axe(tmp_path_factory):
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The rules of axe-core, from the npm registry."""
     if shutil.which("npm") is None:
         pytest.skip("needs npm to fetch axe-core")
@@ -74,4 +76,6 @@ def axe(tmp_path_factory):
     except (subprocess.SubprocessError, OSError):
         pytest.skip("axe-core could not be fetched from the npm registry")
     with tarfile.open(next(folder.glob("axe-core-*.tgz"))) as archive:
-        return archive.extractfile("package/axe.min.js").read().decode()
+        rules = archive.extractfile("package/axe.min.js")
+        assert rules is not None
+        return rules.read().decode()

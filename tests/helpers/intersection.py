@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from colonnade.data import psi
+from colonnade.data.row_order import Places
 from colonnade.privacy.keyring import derive
 
 PEPPER, OTHER, SALT = bytes(range(32)), bytes(range(1, 33)), b"s" * 32
@@ -19,7 +20,9 @@ def again(blocks: list[bytes], key: bytes, size: int) -> list[bytes]:
     return [psi.blind_again(block, key, psi.block_size(size, at)) for at, block in enumerate(blocks)]
 
 
-def intersect_privately(client: list[bytes], server: list[bytes], session: str = "s1"):
+def intersect_privately(
+    client: list[bytes], server: list[bytes], session: str = "s1"
+) -> tuple[Places, tuple[bytes, ...]]:
     """One intersection: the places of the client's words that the server has, and all bytes on the way."""
     mine, theirs = (psi.psi_key(derive(name, "stored"), session, "peer") for name in (b"client", b"server"))
     request, setup = split(client, mine), split(server, theirs)

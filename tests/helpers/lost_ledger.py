@@ -81,6 +81,6 @@ class Federation:
 
 
 @pytest.fixture
-def made(tmp_path) -> Iterator[Federation]:
+def made(tmp_path: Path) -> Iterator[Federation]:
     with straw_hub(NOISY, tmp_path, POLICY) as straw:
         yield Federation(straw, tmp_path)

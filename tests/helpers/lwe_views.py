@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+import pytest
 
 import colonnade as co
 from colonnade.methods.gram import lattice as gram_lattice
 from colonnade.methods.gram import products as gram_products
-from colonnade.methods.gram.rule import prepare
+from colonnade.methods.gram.products import Collected
+from colonnade.methods.gram.rows import Layout
+from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, prepare
 from colonnade.model.job import Job
+from colonnade.model.release import Sums
 from colonnade.privacy.events import unprotected
-from colonnade.privacy.gate import Gate
+from colonnade.privacy.exchange import Exchange, Mechanism, Side, settle
+from colonnade.privacy.gate import Gate, Weights
+from colonnade.privacy.values import Private
 from colonnade.runs.call import blocks_with_labels
 from colonnade.runs.fit import RunDriver
 from colonnade.runtime.run_store import MemoryStore
@@ -24,45 +32,59 @@ TERMS = co.Privacy(1.0, 1e-6, trust="parties", row_norm=3.0, feature_bound=2.0)
 PARTIES = {"a": [0, 1, 5], "b": [2], "c": [3, 4]}  # c sends to a and receives from b
 
 
-def table(seed=0, rows=150):
+def table(seed: int = 0, rows: int = 150) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     X = np.clip(rng.normal(size=(rows, 6)), -2, 2)
     return X, np.where(X[:, 0] - X[:, 3] + 0.5 * rng.normal(size=rows) > 0, 1.0, -1.0)
 
 
-def federation(data=None):
-    return co.Federation.split(*(data or table()), parties=PARTIES, label="b")
+def federation(data: tuple[np.ndarray, np.ndarray] | None = None) -> co.Federation:
+    X, y = data or table()
+    return co.Federation.split(X, y, parties=PARTIES, label="b")
+
+
+Parts = tuple[np.ndarray, ...]
 
 
 class Views:
     """What every party gave its gate to noise, in one run without noise."""
 
-    def __init__(self, fed, problem, terms, monkeypatch, like=None):
-        self.given, self.exchanges, self.frame, self.sums = [], [], None, None
-        integers, rest, settle = Gate.integers, Gate.the_rest, gram_lattice.settle
+    def __init__(
+        self,
+        fed: co.Federation,
+        problem: co.Problem,
+        terms: co.Privacy,
+        monkeypatch: pytest.MonkeyPatch,
+        like: Views | None = None,
+    ) -> None:
+        self.given: list[tuple[str, Parts, tuple[Weights, ...], float]] = []  # party, numbers, weights, sensitivity
+        self.exchanges: list[Exchange] = []
+        self.frame: RowFrame | None = None
+        self.sums: Sums | None = None
+        integers, rest = Gate.integers, Gate.the_rest
 
-        def note(gate, exact, weights):
+        def note(gate: Gate, exact: Private[Parts], weights: tuple[Weights, ...]) -> None:
             self.given.append((gate.node, exact.value, weights, exact.sensitivity))
 
-        def look(gate, exact, weights, masks, **more):
+        def look(gate: Gate, exact: Private[Parts], weights: tuple[Weights, ...], masks: Any, **more: Any) -> Any:
             note(gate, exact, weights)
             return integers(gate, exact, weights, masks, **more)
 
-        def look_on(gate, exact, weights, masks):
+        def look_on(gate: Gate, exact: Private[Parts], weights: tuple[Weights, ...], masks: Any) -> Any:
             note(gate, exact, weights)
             return rest(gate, exact, weights, masks)
 
-        def settled(*figures):
-            self.exchanges.append(settle(*figures))
+        def settled(sides: Mapping[str, Side], pairs: tuple[tuple[str, str], ...], mechanism: Mechanism) -> Exchange:
+            self.exchanges.append(settle(sides, pairs, mechanism))
             return self.exchanges[-1]
 
         gram_matrix = gram_products.gram_matrix
 
-        def matrix(layout, got):
+        def matrix(layout: Layout, got: Collected) -> np.ndarray:
             self.figures, self.matrix = layout.figures, gram_matrix(layout, got)
             return self.matrix
 
-        def remember(rule, columns, rows, sums):
+        def remember(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums | None) -> tuple[GramRule, RowFrame]:
             self.sums = sums
             rule, self.frame = prepare(rule, columns, rows, like.sums if like else sums)
             return rule, self.frame
@@ -82,7 +104,7 @@ class Views:
             with driver.hosted(co.InProcess()):
                 self.fit = running.drive_and_save(driver)
 
-    def distance(self, other):
+    def distance(self, other: Views) -> float:
         """How far all that is seen has moved, each number by the weight of its noise: own sums, and what senders open.
 
         Answers are left out, uniform numbers to whoever does not open them.

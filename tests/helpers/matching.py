@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -15,7 +17,8 @@ from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.schema.columns import Numeric
 from colonnade.data.schema.table import Schema
 from colonnade.network.party_data import PartyData
-from colonnade.network.questions import Parcel
+from colonnade.network.questions import Parcel, Said
+from colonnade.runtime.promise import Answered
 from tests.helpers.organisations import Organisations
 from tests.helpers.stub_hub import Straw, heard
 
@@ -25,7 +28,7 @@ MOST = 14
 
 
 @pytest.fixture(autouse=True)
-def _logged(caplog):
+def _logged(caplog: pytest.LogCaptureFixture) -> None:
     """As a party's process logs: a log line that cannot be written is an error."""
     caplog.set_level(logging.INFO)
 
@@ -35,28 +38,30 @@ def key(row: int) -> str:
     return f"patient-{row:04}-of-the-{row * 7919 % 10007:05}-th-ward"
 
 
-def keyed(folder: Path, align: str = "psi", rows=ROWS, least: int = 3) -> Organisations:
-    made = Organisations(folder, None, {}, {}, {})  # type: ignore[arg-type]
-    members, most = {}, MOST if align == "psi" else None
+def keyed(
+    folder: Path, align: Literal["digests", "psi"] = "psi", rows: Mapping[str, Sequence[int]] = ROWS, least: int = 3
+) -> Organisations:
+    members, keys, tables = {}, {}, {}
+    most = MOST if align == "psi" else None
     for seed, (name, held) in enumerate(rows.items()):
-        public, made.keys[name] = new_key()
+        public, keys[name] = new_key()
         policy = co.Policy(exact=True, least=least)
         members[name] = Member(Schema((Numeric(name, -3.0, 3.0),)), policy, public, most=most)
         value = [np.random.default_rng([seed, row]).uniform(-3, 3) for row in held]
         label = [np.random.default_rng([9, row]).uniform(-1, 1) for row in held]
-        made.tables[name] = pl.DataFrame({"key": [key(row) for row in held], name: value, "y": label})
-    made.file = FederationFile(members, "key", ("bank", "y"), align=align)
-    return made
+        tables[name] = pl.DataFrame({"key": [key(row) for row in held], name: value, "y": label})
+    return Organisations(folder, FederationFile(members, "key", ("bank", "y"), align=align), keys, tables, {})
 
 
 def kept_keys(made: Organisations, name: str) -> list[str]:
     """The keys of a party's common rows, in the common order."""
     agreement = Agreement.from_json((made.folder / name / "alignment.json").read_text())
     party_data = PartyData(made.file, name, made.tables[name])
-    return made.tables[name]["key"].gather(agreement.places(party_data.offer(agreement.pepper))).to_list()
+    kept: list[str] = made.tables[name]["key"].gather(agreement.places(party_data.offer(agreement.pepper))).to_list()
+    return kept
 
 
-def check_rows(made: Organisations, common=COMMON) -> None:
+def check_rows(made: Organisations, common: Collection[int] = COMMON) -> None:
     found = {tuple(kept_keys(made, name)) for name in made.names}
     assert len(found) == 1
     assert {key(row) for row in common} == set(*found)
@@ -65,13 +70,20 @@ def check_rows(made: Organisations, common=COMMON) -> None:
 class Watched(Straw):
     """A hub of straw that keeps all it sees of an alignment, and may stop at a question."""
 
-    def __init__(self, made: Organisations, lose=None, stop: int | str = 0) -> None:
+    def __init__(self, made: Organisations, lose: dict[int, str] | None = None, stop: int | str = 0) -> None:
         super().__init__(made, lose)
         self.stop = stop
         self.seen: list[tuple[str, str, tuple[bytes, ...], tuple[bytes, ...]]] = []
-        self.forms: dict[tuple, set[tuple[bytes, ...]]] = {}
+        self.forms: dict[tuple[object, ...], set[tuple[bytes, ...]]] = {}
 
-    def ask(self, party, what, head=None, blobs=(), patience=None):
+    def ask(
+        self,
+        party: str,
+        what: str,
+        head: Mapping[str, Any] | None = None,
+        blobs: Sequence[bytes] = (),
+        patience: float | None = None,
+    ) -> Answered[Said]:
         if self.stop in (self.asked + 1, what):
             raise SystemExit
         answer = super().ask(party, what, head, blobs)
@@ -97,7 +109,9 @@ def last_seen(straw: Watched, party: str, what: str) -> tuple[bytes, ...]:
     return next(asked for who, which, asked, _ in reversed(straw.seen) if (who, which) == (party, what))
 
 
-def asked(straw: Watched, party: str, what: str, blobs, session: str | None = None, **more) -> Parcel:
+def asked(
+    straw: Watched, party: str, what: str, blobs: Iterable[bytes], session: str | None = None, **more: Any
+) -> Parcel:
     others = [name for name in straw.made.names if name != party]
     first = {"block": 0} if what in ("show", "seek", "blind", "keep") else {}  # the tables here have one block
     return straw.raw(party, what, {"session": session or straw.session, "peers": others, **first, **more}, list(blobs))
@@ -108,5 +122,7 @@ def until(made: Organisations, what: str) -> Watched:
     straw = Watched(made, stop=what)
     with pytest.raises(SystemExit):
         straw.meet(made.federation)
-    straw.session = straw.services["bank"].aligning.standing().get("begun", "")
+    begun = straw.services["bank"].aligning.standing().get("begun", "")
+    assert isinstance(begun, str)
+    straw.session = begun
     return straw

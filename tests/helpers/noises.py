@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from colonnade.kernels.sparse_fw import LossCode, Picks
 from tests.helpers.sparse_problems import slope
 
 SHAPES = {
@@ -20,7 +23,17 @@ NOISE = {
 }  # c: from uniform picks to the largest score
 
 
-def transform(X, y, picks, *, loss, radius, c, limit, rng):
+def transform(
+    X: Any,
+    y: np.ndarray,
+    picks: Picks,
+    *,
+    loss: LossCode,
+    radius: float,
+    c: float,
+    limit: float,
+    rng: np.random.Generator,
+) -> np.ndarray:
     """Randomised probability integral transform of each (coordinate, sign) under the dense law, given the picks before.
 
     Outcomes are ordered by probability, so that mass given to the wrong columns shows as a trend.

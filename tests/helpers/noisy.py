@@ -14,9 +14,13 @@ import numpy as np
 from colonnade.kernels.arrays import Array
 from colonnade.methods.method import Done, Finish, Method
 from colonnade.model.answer import Answer, Own, Status
-from colonnade.privacy.events import Charge, Event, Mechanism
+from colonnade.model.job import Job, Roster
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import Charge, Event, Mechanism, Plan
+from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Private, Released
-from colonnade.runtime.program import COORDINATOR, ask, ask_one, last, message, receive, tell
+from colonnade.runtime.node import Replies
+from colonnade.runtime.program import COORDINATOR, Program, ask, ask_one, last, message, receive, tell
 
 RHO = 0.01
 GAUSSIAN = Event(Mechanism.GAUSSIAN, RHO, 1.0)
@@ -39,7 +43,7 @@ class Noisy:
     sign: Released[int]
 
 
-def coordinator(roster, rounds):
+def coordinator(roster: Roster, rounds: int) -> Program[Answer]:
     total = 0.0
     for t in range(rounds):
         inbox = yield from ask(roster.with_columns, Again(total), Noisy, {"round": t + 1})
@@ -49,7 +53,7 @@ def coordinator(roster, rounds):
     return Answer(coefficients, 0.0, None, None, Status.OUT_OF_ROUNDS)
 
 
-def party(block, gate):
+def party(block: Block, gate: Gate) -> Program[Own]:
     request = yield from receive(COORDINATOR, Again | Finish)
     while not isinstance(request, Finish):
         exact = Private(block.correlations(np.full(block.rows, 1.0 + request.total)), 1.0)
@@ -66,18 +70,18 @@ class NoisySums(Method):
     rounds: int = 3
     TITLE: ClassVar[str] = "noisy sums"
     PROTOCOL: ClassVar[int] = 1
-    REPLIES: ClassVar[dict] = {Again: Noisy, Finish: Done}
+    REPLIES: ClassVar[Replies] = {Again: Noisy, Finish: Done}
     DERIVATION: ClassVar[str] = "a toy"
 
-    def check(self, job):
+    def check(self, job: Job) -> None:
         """Solves nothing, so any job will do."""
 
-    def price(self, job):
+    def price(self, job: Job) -> dict[str, Plan]:
         plan = (Charge(GAUSSIAN, self.rounds, "noisy sums"), Charge(GUMBEL, self.rounds, "a noisy choice"))
         return {p: plan if places else () for p, places in job.roster.positions.items()}
 
-    def coordinator(self, job, gate):
+    def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:
         return coordinator(job.roster, self.rounds)
 
-    def party(self, job, block, gate):
+    def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]:
         return party(block, gate)

@@ -7,17 +7,17 @@ import math
 import numpy as np
 
 
-def gram(X, y):
+def gram(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     rows = np.column_stack([X, np.ones(len(X)), y])
-    return rows.T @ rows
+    return np.asarray(rows.T @ rows)
 
 
-def noise_of(rng, sds):
+def noise_of(rng: np.random.Generator, sds: np.ndarray) -> np.ndarray:
     upper = np.triu(rng.normal(size=sds.shape) * sds)
-    return upper + np.triu(upper, 1).T
+    return np.asarray(upper + np.triu(upper, 1).T)
 
 
-def even_noise(size, sd):
+def even_noise(size: int, sd: float) -> np.ndarray:
     """As releases have it: the diagonal √2 louder, the number of rows exact."""
     sds = np.full((size, size), sd / math.sqrt(2.0))
     np.fill_diagonal(sds, sd)
@@ -25,7 +25,7 @@ def even_noise(size, sd):
     return sds
 
 
-def table(rng, rows, columns):
+def table(rng: np.random.Generator, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
     X = rng.uniform(-1.0, 1.0, (rows, columns))
     X[:, 0] += 0.5 * X[:, -1]
     return X, X @ np.linspace(0.5, -0.3, columns) + 0.2 + rng.normal(size=rows)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from multiprocessing import forkserver
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 import numpy as np
@@ -26,7 +26,8 @@ import numpy as np
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.network import certs
-from colonnade.network.hub import Grpc, tls_in
+from colonnade.network.certs import tls_in
+from colonnade.network.hub import Grpc
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_service import PartyService
@@ -67,7 +68,8 @@ class Organisations:
             address = f"127.0.0.1:{free_port()}" if name in listening else None
             terms = (None, policy or party.policy, public, party.block.columns, rows)
             members[name] = Member(*terms, address=address)
-        by, rows = ("rows", None) if fed.by_rows else ("columns", fed.rows)
+        by: Literal["columns", "rows"] = "rows" if fed.by_rows else "columns"
+        rows = None if fed.by_rows else fed.rows
         file = FederationFile(members, None, (fed.label, "y"), rows=rows, by=by, coordinator=COORDINATOR_KEY)
         tables = {name: party.block.matrix for name, party in fed.parties.items()}
         labels = {fed.label: fed.labels}
@@ -101,7 +103,8 @@ class Organisations:
 
     def part(self, name: str, run: str = "run") -> dict[str, Any]:
         """A party's own part of a model, as it kept it."""
-        return json.loads((self.folder / name / "fits" / f"{run}.part.json").read_text())
+        kept: dict[str, Any] = json.loads((self.folder / name / "fits" / f"{run}.part.json").read_text())
+        return kept
 
     def start(self, name: str, port: int) -> None:
         """One party in a process of its own."""

@@ -14,12 +14,17 @@ class Page(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.text, self.elements, self.tables, self.words = text, [], {}, []
-        self._within, self._rows, self._caption = [], [], ""
+        self.text = text
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.tables: dict[str, list[list[str]]] = {}
+        self.words: list[str] = []
+        self._within: list[str] = []
+        self._rows: list[list[str]] = []
+        self._caption = ""
         self.feed(text)
         assert self._within == [], "an element is left open"
 
-    def handle_starttag(self, tag, attrs):
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
         if tag not in VOID:
             self._within.append(tag)
@@ -30,14 +35,14 @@ class Page(HTMLParser):
         elif tag in ("td", "th"):
             self._rows[-1].append("")
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: str) -> None:
         if tag not in VOID:
             assert self._within.pop() == tag
         if tag == "table":
             assert self._caption, "a table without a caption"
             self.tables[self._caption] = self._rows
 
-    def handle_data(self, data):
+    def handle_data(self, data: str) -> None:
         tag = self._within[-1] if self._within else ""
         if tag == "caption":
             self._caption += data
@@ -47,11 +52,11 @@ class Page(HTMLParser):
             self.words.append(data)
 
     @property
-    def charts(self):
+    def charts(self) -> list[str | None]:
         return [attrs["aria-label"] for tag, attrs in self.elements if tag == "svg" and attrs.get("role") == "img"]
 
 
-def table_of(page, start):
+def table_of(page: Page, start: str) -> list[list[str]]:
     return next(rows for caption, rows in page.tables.items() if caption.startswith(start))
 
 

@@ -6,8 +6,11 @@ import contextlib
 import copy
 import random
 import threading
+from collections.abc import Iterator, Mapping
 
 from colonnade.network.certs import tls_in
+from colonnade.network.neighbours import Neighbours
+from colonnade.network.party_service import PartyService
 from colonnade.network.questions import pack, unpack
 from colonnade.network.transport.party import serve
 from tests.helpers.organisations import Organisations
@@ -16,9 +19,12 @@ PATIENCE = 60.0
 
 
 @contextlib.contextmanager
-def at_work(made: Organisations, port: int, lines=None):
+def at_work(
+    made: Organisations, port: int, lines: Mapping[str, Neighbours] | None = None
+) -> Iterator[dict[str, PartyService]]:
     """All parties, as threads of this process; `lines` are those that some of them have to others."""
-    stop, threads, lines = threading.Event(), [], lines or {}
+    stop, lines = threading.Event(), lines or {}
+    threads: list[threading.Thread] = []
     services = {name: made.service(name, neighbours=lines.get(name)) for name in made.names}
     for name, service in services.items():
         line = (f"localhost:{port}", tls_in(made.folder / "certs", name), name, service.answer)
@@ -35,7 +41,7 @@ def at_work(made: Organisations, port: int, lines=None):
             service.close()
 
 
-WEIRD = [
+WEIRD: list[object] = [
     None,
     True,
     0,

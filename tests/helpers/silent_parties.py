@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
 import colonnade as co
-from colonnade.network.questions import Question
+from colonnade.network.questions import BY_NAME, Question, Said
 from colonnade.network.refusals import silence
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.runtime.promise import Answered
+from tests.helpers.organisations import Organisations
 from tests.helpers.stub_hub import Straw
 
 PROBLEM = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
@@ -16,7 +20,7 @@ TERMS = co.Privacy(4.0, 1e-6, trust="secure", row_norm=3.0, feature_bound=2.0)
 PARTIES = {"a": [0, 1], "b": [2], "c": [3, 4]}
 
 
-def federation(quorum=2):
+def federation(quorum: int | None = 2) -> co.Federation:
     rng = np.random.default_rng(0)
     X = np.clip(rng.normal(size=(200, 5)), -2, 2)
     fed = co.Federation.split(X, np.where(X.sum(axis=1) > 0, 1.0, -1.0), parties=PARTIES, label="b")
@@ -30,18 +34,26 @@ class Power(BaseException):
 class Silent(Straw):
     """A hub without a network: `silent` from its so-many-th turn on a party does not answer."""
 
-    def __init__(self, made, silent=None, power=None):
+    def __init__(self, made: Organisations, silent: Mapping[str, int] | None = None, power: int | None = None) -> None:
         super().__init__(made)
-        self.silent, self.power, self.turns, self.missing = dict(silent or {}), power, dict.fromkeys(PARTIES, 0), ()
+        self.silent, self.power, self.turns = dict(silent or {}), power, dict.fromkeys(PARTIES, 0)
+        self.missing: Collection[str] = ()
 
-    def wait_for(self, names, timeout):
+    def wait_for(self, names: Collection[str], timeout: float) -> None:
         if self.missing:
             raise PeerTimeout("after 1 s these parties have not connected: 'c'.")
 
-    def connected(self):
+    def connected(self) -> set[str]:
         return super().connected() - set(self.missing)
 
-    def ask(self, party, what, head=None, blobs=(), patience=None):
+    def ask(
+        self,
+        party: str,
+        what: str,
+        head: Mapping[str, Any] | None = None,
+        blobs: Sequence[bytes] = (),
+        patience: float | None = None,
+    ) -> Answered[Said]:
         if self.power is not None:
             self.power -= 1
             if self.power < 0:
@@ -49,6 +61,6 @@ class Silent(Straw):
         self.turns[party] += what == Question.TURN
         gone = party in self.silent and self.turns[party] >= self.silent[party]
         if gone or party in self.missing:
-            error = silence(party, Question(what), 1.0)
+            error = silence(party, BY_NAME[what], 1.0)
             return Answered(lambda: (_ for _ in ()).throw(error))
         return super().ask(party, what, head, blobs, patience)

@@ -44,10 +44,10 @@ def arrays(X: sp.csc_matrix) -> Csc:
 
 def slope(loss: str, v: np.ndarray, y: np.ndarray, limit: float = np.inf) -> np.ndarray:
     if loss == "LOGISTIC":
-        return 0.5 * (np.tanh(v / 2) - y)  # sigmoid(v) - y01, another way
+        return np.asarray(0.5 * (np.tanh(v / 2) - y))  # sigmoid(v) - y01, another way
     if loss == "SQUARED":
-        return np.clip(v - y, -limit, limit)
-    return np.clip(-y * np.maximum(0.0, 1.0 - y * v), -limit, limit)
+        return np.asarray(np.clip(v - y, -limit, limit))
+    return np.asarray(np.clip(-y * np.maximum(0.0, 1.0 - y * v), -limit, limit))
 
 
 def value(loss: str, v: np.ndarray, y: np.ndarray) -> float:

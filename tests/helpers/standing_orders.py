@@ -67,6 +67,7 @@ class Consortium:
         store = self.folder / name
         (store / "fits").mkdir(parents=True)
         schema = self.file.members[name].schema
+        assert schema is not None
         part = {"format": "colonnade part", "version": 1, "run": MODEL, "party": name, "intercept": None}
         part |= {"features": list(schema.features), "coefficients": self.coefficients[name].tolist()}
         part_path(store, MODEL).write_text(json.dumps(part))
@@ -85,7 +86,9 @@ class Consortium:
         total = -0.5 if missing else 0.25
         for name, table in self.tables.items():
             if name not in missing:
-                matrix = self.file.members[name].schema.encode(table).matrix
+                schema = self.file.members[name].schema
+                assert schema is not None
+                matrix = schema.encode(table).matrix
                 total += float(matrix[key] @ self.coefficients[name]) * (2.0 if missing else 1.0)
         return total
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def files(folder: Path, name: str) -> Tls:
 
 @contextmanager
 def switchboard(
-    folder: Path, members: dict[str, bytes | None] | None = None, address: str = "127.0.0.1:0", **more: object
+    folder: Path, members: dict[str, bytes | None] | None = None, address: str = "127.0.0.1:0", **more: Any
 ) -> Iterator[Switchboard]:
     hub = Switchboard(address, files(folder, "coordinator"), members or {"hospital": None}, **more)
     hub.start()
@@ -60,9 +61,12 @@ class Party:
         tls: Tls,
         name: str = "hospital",
         answer: Callable[[bytes], bytes] = lambda request: request[::-1],
-        **more: object,
+        **more: Any,
     ) -> None:
-        self.stop, self.states, self.times, self.error = threading.Event(), [], [], None
+        self.stop = threading.Event()
+        self.states: list[str] = []
+        self.times: list[float] = []
+        self.error: BaseException | None = None
         self.arguments = (f"127.0.0.1:{port}", tls, name, answer)
         self.more = more
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -94,7 +98,7 @@ class Party:
 class Raw:
     """A party that says whatever a test wants, over a real gRPC stream with a real certificate."""
 
-    def __init__(self, port: int, tls: Tls, channel: object = None) -> None:
+    def __init__(self, port: int, tls: Tls, channel: Any = None) -> None:
         mine = certs.load(tls)
         secured = grpc.ssl_channel_credentials(mine.authority, mine.key, mine.chain)
         options = [("grpc.ssl_target_name_override", "coordinator"), ("grpc.use_local_subchannel_pool", 1)]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Self
 from unittest import mock
 
 import numpy as np
@@ -20,8 +22,9 @@ from colonnade.methods.node_setup import Call, protocol_of
 from colonnade.network.hub import Grpc, read_answer
 from colonnade.network.party_run import Approvals
 from colonnade.network.party_service import OK, PartyService
-from colonnade.network.questions import Parcel, Question, Said, letters_in, pack, unpack
+from colonnade.network.questions import BY_NAME, Parcel, Said, Sent, letters_in, pack, unpack
 from colonnade.network.transport.metrics import Metrics
+from colonnade.privacy.events import Event
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runtime.host import Lost
 from colonnade.runtime.program import FailureCode
@@ -36,7 +39,7 @@ STOPS = int(FailureCode.STOPPED) + 1
 
 
 @pytest.fixture
-def tmp_path():
+def tmp_path() -> Iterator[Path]:
     """A folder in memory where there is one: nothing here is about the disk, and a disk would only be slower."""
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as folder:
@@ -57,25 +60,25 @@ class Straw(Grpc):
         self.services = {name: made.service(name) for name in made.names}
         self.lives = dict.fromkeys(made.names, 0)
         self.away: set[str] = set()  # parties whose line is down
-        self.wire: dict[tuple, set[bytes]] = {}  # every letter that left a party, in all its forms
+        self.wire: dict[tuple[str, str, int], set[bytes]] = {}  # every letter that left a party, in all its forms
 
-    def keep_in(self, store):
+    def keep_in(self, store: str | Path) -> Self:
         """It has no certificates."""
         return self
 
-    def open(self, file):
+    def open(self, file: FederationFile) -> Any:
         return self
 
-    def wait_for(self, names, timeout):
+    def wait_for(self, names: Collection[str], timeout: float) -> None:
         """They are all here."""
 
-    def connected(self):
+    def connected(self) -> set[str]:
         return set(self.made.names) - self.away
 
-    def process(self, party):
+    def process(self, party: str) -> str:
         return str(self.lives[party])
 
-    def close(self):
+    def close(self) -> None:
         for service in self.services.values():
             service.close()
 
@@ -84,14 +87,21 @@ class Straw(Grpc):
         self.services[party] = self.made.service(party)
         self.lives[party] += 1
 
-    def raw(self, party: str, what: str, head=None, blobs=()) -> Parcel:
+    def raw(self, party: str, what: str, head: Mapping[str, Any] | None = None, blobs: Sequence[bytes] = ()) -> Parcel:
         """The answer to a question: of these fields it has those that it knows, and is about "run" if none says another."""
         given = {"run": "run", **(head or {})}
-        known = Question(what).asked.__struct_fields__ if what in set(Question) else given
+        known = BY_NAME[what].asked.__struct_fields__ if what in BY_NAME else given
         asked = {"what": what, **{name: value for name, value in given.items() if name in known}}
         return unpack(self.services[party].answer(pack(asked, blobs)))
 
-    def ask(self, party, what, head=None, blobs=(), patience=None):
+    def ask(
+        self,
+        party: str,
+        what: str,
+        head: Mapping[str, Any] | None = None,
+        blobs: Sequence[bytes] = (),
+        patience: float | None = None,
+    ) -> Answered[Said]:
         self.asked += 1
         way = self.lose.get(self.asked)
         if way == "before":
@@ -99,13 +109,10 @@ class Straw(Grpc):
         if way == "silently":  # it is another process before anybody has noticed
             self.services[party].runs.clear()
             self.services[party].approvals = Approvals()
-        answer = Answered(
-            lambda: read_answer(
-                party, Question(what), self.services[party].answer(pack({"what": what, **(head or {})}, blobs))
-            )
-        )
-        if what in ("turn", "resend") and (found := heard(answer)) is not None:
-            for x in letters_in(found.letters, head["run"]):
+        fields = {"what": what, **(head or {})}
+        answer = Answered(lambda: read_answer(party, BY_NAME[what], self.services[party].answer(pack(fields, blobs))))
+        if isinstance(found := heard(answer), Sent):
+            for x in letters_in(found.letters, fields["run"]):
                 self.wire.setdefault((x.sender, x.receiver, x.sequence), set()).add(x.body)
         if way in ("after", "idle"):  # idle: its answer was heard, and nothing is asked of it while it comes back
             self.die(party)
@@ -114,7 +121,7 @@ class Straw(Grpc):
         return answer
 
 
-def heard(answer: Answered) -> Said | None:
+def heard(answer: Answered[Said]) -> Said | None:
     """An answer that is there; None if it is an error."""
     with contextlib.suppress(Exception):
         return answer.result()
@@ -122,18 +129,22 @@ def heard(answer: Answered) -> Said | None:
 
 
 def run_of(straw: Straw, case: Case, store: Path, run: str = "run") -> co.Fit:
-    options = {} if case.privacy is None else {"privacy": case.privacy, "noise": SeededNoise(1)}
+    noise = None if case.privacy is None else SeededNoise(1)
     with mock.patch("colonnade.runtime.run_store.new_run_id", return_value=run):
-        return co.fit(straw.made.federation, case.problem, case.method, engine=straw, store=store, **options)
+        return co.fit(
+            straw.made.federation, case.problem, case.method, case.privacy, engine=straw, store=store, noise=noise
+        )
 
 
 @contextlib.contextmanager
-def straw_hub(case: Case, folder: Path, policy: co.Policy | None = None, lose=None):
+def straw_hub(
+    case: Case, folder: Path, policy: co.Policy | None = None, lose: dict[int, str] | None = None
+) -> Iterator[Straw]:
     with Straw(Organisations.of(federation(case), folder, policy), lose) as straw:
         yield straw
 
 
-def proposal(case: Case, run: str = "run", seeded: bool = True, **changes) -> dict:
+def proposal(case: Case, run: str = "run", seeded: bool = True, **changes: Any) -> dict[str, Any]:
     noise = SeededNoise(1) if case.privacy is not None and seeded else None
     call = Call(changes.get("method", case.method), changes.get("problem", case.problem), case.privacy, noise)
     return {"run": run, "call": call.to_json(), "code": protocol_of(call.method.variant(call.problem)), "session": ""}
@@ -149,7 +160,7 @@ def met(straw: Straw, case: Case, run: str = "run", seeded: bool = True) -> None
         assert straw.raw(name, "meet", {"run": run, "peers": others}, keys).head["code"] == OK
 
 
-def entries(service: PartyService) -> list:
+def entries(service: PartyService) -> list[tuple[str, int, int, Event]]:
     service.log.verify()
     return [(e.run, e.tick, e.slot, e.event) for e in service.ledger.entries()]
 
@@ -162,15 +173,14 @@ def failing_turn(straw: Straw, error: Exception) -> Parcel:
 
 def keyed(folder: Path, least: int = 3) -> Organisations:
     """Two parties whose rows are matched by a key: eight in common."""
-    authority_free = Organisations(folder, None, {}, {}, {})  # type: ignore[arg-type]
-    members = {}
+    members, signing, tables = {}, {}, {}
     for name in ("bank", "shop"):
-        public, authority_free.keys[name] = new_key()
+        public, signing[name] = new_key()
         schema = Schema((Numeric(name, -3.0, 3.0),))
         members[name] = Member(schema, co.Policy(exact=True, least=least), public)
-    authority_free.file = FederationFile(members, "key", ("bank", "y"), coordinator=COORDINATOR_KEY)
+    file = FederationFile(members, "key", ("bank", "y"), coordinator=COORDINATOR_KEY)
     draw = np.random.default_rng(3)
     for name, keys in (("bank", range(10)), ("shop", range(2, 12))):
         frame = {"key": list(keys), name: draw.normal(size=10), "y": draw.normal(size=10)}
-        authority_free.tables[name] = pl.DataFrame(frame)
-    return authority_free
+        tables[name] = pl.DataFrame(frame)
+    return Organisations(folder, file, signing, tables, {})

@@ -60,7 +60,7 @@ def _cells() -> dict[str, bytes]:
     }
 
 
-def _csv(table: pl.DataFrame, **form: str) -> bytes:
+def _csv(table: pl.DataFrame, separator: str = ",") -> bytes:
     written = io.BytesIO()
-    table.write_csv(written, **form)
+    table.write_csv(written, separator=separator)
     return written.getvalue()
