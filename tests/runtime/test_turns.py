@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import weakref
 from collections import defaultdict
 from concurrent.futures import Future
 from types import SimpleNamespace
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import colonnade as co
+from colonnade.cli import party
 from colonnade.errors import LeakError, PeerFailed
 from colonnade.network.questions import Question, letters_out, pack, read_as
 from colonnade.runtime.host import Lost
@@ -107,6 +111,36 @@ def test_a_sender_of_very_many_tiny_letters_does_not_make_a_question_that_its_re
     for given in asked:
         asked = pack({"what": "turn", "run": "run", "letters": letters_out(given, "run")})
         assert len(read_as(Question.TURN.asked, asked).letters) == len(given)
+
+
+def threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_who_is_driven_has_one_thread_of_linear_algebra_and_what_there_was_comes_back():
+    seen = []
+
+    def answer(_name, what, *_):
+        seen.extend(threads())
+        return {"join": Joined({}, {}), "resend": (), "turn": Turn((), True, ()), "outcome": (None, Traffic())}[what]
+
+    with threadpool_limits(limits=2):
+        before = threads()
+        Turns(answering("a", answer), lambda *_: None).run()
+        assert (threads(), set(seen)) == (before, {1})
+
+
+def test_a_party_serves_with_one_thread_of_linear_algebra(monkeypatch):
+    seen, data = [], SimpleNamespace(rows=1, seen=SimpleNamespace(nothing=(), unused=()))
+    service = SimpleNamespace(data=data, answer=None, close=lambda: None)
+    settings = SimpleNamespace(name="a", hub="hub", tls=None, limits=None, metrics=None, approve="all")
+    settings.neighbours, settings.service = lambda _: contextlib.nullcontext(), lambda *_: service
+    monkeypatch.setattr(party.terminal, "until_stopped", threading.Event)
+    monkeypatch.setattr("colonnade.network.transport.party.serve", lambda *_, **__: seen.extend(threads()))
+    with threadpool_limits(limits=2):
+        before = threads()
+        party._answer_until_stopped(settings, True)
+        assert (threads(), set(seen)) == (before, {1})
 
 
 def failing(error: Exception) -> Turn:

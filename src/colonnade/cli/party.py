@@ -81,6 +81,8 @@ def run(
 
 
 def _answer_until_stopped(settings: PartyFile, yes: bool) -> None:
+    from threadpoolctl import threadpool_limits
+
     from colonnade.network.party_status import PartyStatus
     from colonnade.network.status_page import StatusPage
     from colonnade.network.transport.metrics import Metrics
@@ -100,6 +102,7 @@ def _answer_until_stopped(settings: PartyFile, yes: bool) -> None:
         return None if states == ["connected"] else "the coordinator has gone"
 
     with contextlib.ExitStack() as last:
+        last.enter_context(threadpool_limits(limits=1))  # as in one process: results must not depend on threads
         lines = last.enter_context(settings.neighbours(metrics))
         service = last.enter_context(contextlib.closing(settings.service(settings.limits, lines)))
         box = None

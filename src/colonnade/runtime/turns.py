@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
+from threadpoolctl import threadpool_limits
+
 from colonnade.errors import ColonnadeError, PeerFailed
 from colonnade.runtime.host import Host, Lost
 from colonnade.runtime.hosted_node import Joined, Outcome, Turn, check_finished
@@ -92,6 +94,10 @@ class Turns:
         self.failure: ColonnadeError | None = None
 
     def run(self) -> Outcome:
+        with threadpool_limits(limits=1):  # as in one process: results must not depend on threads of linear algebra
+            return self._run()
+
+    def _run(self) -> Outcome:
         self.meet()
         while True:
             self.drive()
