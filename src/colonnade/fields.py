@@ -206,7 +206,8 @@ def _words(kind: Any) -> str:
     if said := wanted(kind):
         return said
     first = next(_options(kind))
-    origin, inner = get_origin(first), get_args(first)
+    origin = get_origin(first)
+    inner = get_args(first)
     if origin is Literal:
         return f"{'one of ' * (len(inner) > 1)}{', '.join(map(repr, inner))}"
     each = f", each {wanted(inner[-1])}" if origin in (list, dict) and wanted(inner[-1]) else ""

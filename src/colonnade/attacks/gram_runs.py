@@ -55,7 +55,8 @@ from colonnade.privacy.values import Private
 from colonnade.problem import LeastSquares, Logistic, Problem, Ridge
 from colonnade.runtime.program import COORDINATOR
 
-ONE, TWO = "one", "two"
+ONE = "one"
+TWO = "two"
 NAMES = (ONE, TWO)
 LENGTHS = {ONE: 4.0, TWO: 1.0}
 PLACES = {ONE: (0, 1), TWO: (2,)}
@@ -83,14 +84,16 @@ class World:
         X = rng.uniform(-0.5, 0.5, (self.rows, 3))
         y = np.where(np.arange(self.rows) % 2 == 0, 1.0, -1.0)
         whole = sum(length**2 for length in LENGTHS.values())
-        X[-1], y[-1] = [LENGTHS[ONE], 0.0, LENGTHS[TWO]], 1.0
+        X[-1] = [LENGTHS[ONE], 0.0, LENGTHS[TWO]]
+        y[-1] = 1.0
         if not inside:
             # Beside c² = .1 and τ² = .25 of the squared length, the same constant and (if it may) another label.
             other = -1.0 if not only_one else 1.0
             along = -(other * LENGTHS[TWO] ** 2 + 0.1 * whole + other * 0.25 * whole) / LENGTHS[ONE]
             X[-1] = [along, math.sqrt(LENGTHS[ONE] ** 2 - along**2), other * LENGTHS[TWO]]
             y[-1] = other
-        one, two = np.ascontiguousarray(X[:, :2]), np.ascontiguousarray(X[:, 2:])
+        one = np.ascontiguousarray(X[:, :2])
+        two = np.ascontiguousarray(X[:, 2:])
         labelled = Block(two, np.array(PLACES[TWO]), labels=y.astype(np.int8))
         return {ONE: Block(one, np.array(PLACES[ONE])), TWO: labelled}
 
@@ -117,7 +120,8 @@ class Bent(World):
 
     def blocks(self, setting: Setting, inside: bool, *, only_one: bool = False) -> dict[str, Block]:
         rng = np.random.default_rng(setting.seed)
-        t, y = rng.uniform(-0.5, 0.5, self.rows), np.where(np.arange(self.rows) % 2 == 0, 1.0, -1.0)
+        t = rng.uniform(-0.5, 0.5, self.rows)
+        y = np.where(np.arange(self.rows) % 2 == 0, 1.0, -1.0)
         t[-1], y[-1] = (1.0, 1.0) if inside else (0.0, 1.0 if only_one else -1.0)
         one = np.column_stack([t, hats(t, 1)])
         two = np.append(rng.uniform(-self.two / 2, self.two / 2, self.rows - 1), self.two)[:, None]
@@ -182,7 +186,8 @@ class IntegerRecorder(Gate):
 
 def run(world: World, setting: Setting, blocks: Mapping[str, Block], quiet: str | None = None) -> View:
     """One run of all programs, without disk and engine; no message is sealed here."""
-    job, view = world.job(setting), View()
+    job = world.job(setting)
+    view = View()
     plans = world.method.price(job)
     identities = {name: SystemNoise().uniform_bytes(32) for name in (COORDINATOR, *NAMES)}
     pinned = {name: public_key(identity) for name, identity in identities.items()}
@@ -248,7 +253,9 @@ class Stated:
             up = _classes(blocks)
             own = {ONE: ((one**2).sum(axis=0),), TWO: ((two**2).sum(axis=0), two.T @ up, up[:, :1].sum(axis=0))}
             return {**own, BOTH: (one.T @ up,)}
-        gram1, gram2, c = one.T @ one, two.T @ two, self.figures.constant
+        gram1 = one.T @ one
+        gram2 = two.T @ two
+        c = self.figures.constant
         return {
             ONE: (np.diag(gram1), gram1[np.triu_indices(2, 1)], c * one.sum(axis=0)),
             TWO: (np.diag(gram2)[: self.squares], gram2[np.triu_indices(2, 1)], c * two.sum(axis=0)),
@@ -262,14 +269,16 @@ class Stated:
 
     def by_labels(self) -> Integers:
         """Weights of rows in the classes, by the noisy labels that everybody was told."""
-        top, labels = self.figures.label, np.clip(self.told.labels / self.job.label_bound, -1.0, 1.0)
+        top = self.figures.label
+        labels = np.clip(self.told.labels / self.job.label_bound, -1.0, 1.0)
         up = np.rint((1.0 + labels) / 2.0 * top).astype(np.int64)
         return np.column_stack([up, top - up])
 
     @property
     def weights(self) -> dict[str, tuple[Any, ...]]:
         """Noise of each part in units of σ, of one share."""
-        layout, figures = self.prepared.layout, self.figures
+        layout = self.prepared.layout
+        figures = self.figures
         if figures.name == "joint":
             diagonal, *rest = layout.weights(TWO)
             return {
@@ -293,7 +302,8 @@ class Stated:
     @cached_property
     def rings(self) -> Rings:
         """How the coordinator reads products of the joint stage."""
-        layout, lengths = self.prepared.layout, np.zeros(self.prepared.layout.owner.size)
+        layout = self.prepared.layout
+        lengths = np.zeros(self.prepared.layout.owner.size)
         for name in NAMES:
             values = OWN_RING.signed(self.view.all(name, COORDINATOR, Diagonal)[0].squares.value.values)
             lengths[layout.mine(name)[: values.size]] = values
@@ -346,7 +356,8 @@ def log_ratio(stage: Stated, got: Parted, first: Parted, second: Parted, shares:
 
     Only parts that `got` has count.
     """
-    sigma, total = gaussian_sigma(stage.sensitivity, stage.rho), np.zeros(())
+    sigma = gaussian_sigma(stage.sensitivity, stage.rho)
+    total = np.zeros(())
     for name, parts in got.items():
         for part, mean1, mean2, weight in zip(parts, first[name], second[name], stage.weights[name], strict=True):
             total = total + _ratio(part, mean1, mean2, weight * sigma * (shares**0.5 if name == BOTH else 1.0))
@@ -405,14 +416,16 @@ def hidden_part(stage: Stated, blocks: Mapping[str, Block]) -> tuple[Integers, i
 
     Whoever believes a table knows every mask: what is masked, less the table.
     """
-    exchange, left = stage.stage, dict[str, Integers].fromkeys(NAMES, np.zeros((), np.uint64))
+    exchange = stage.stage
+    left = dict[str, Integers].fromkeys(NAMES, np.zeros((), np.uint64))
     start = 0
     for number, packed in enumerate(zip(*(stage.came(name, Masked) for name in NAMES), strict=True)):
         count = exchange.blocks()[number][1]
         masked = [unpack_rows(m.rows.value, count, exchange.bits[n]) for m, n in zip(packed, NAMES, strict=True)]
         rows = [stage.multiplied(blocks, name)[start : start + count].astype(np.uint64) for name in NAMES]
         mask = [e - x for e, x in zip(masked, rows, strict=True)]
-        even, bits = number % 2 == 0, [exchange.bits[name] for name in NAMES]
+        even = number % 2 == 0
+        bits = [exchange.bits[name] for name in NAMES]
         left[ONE] = left[ONE] + cross(masked[0] if even else rows[0], mask[1], *bits)
         left[TWO] = left[TWO] + cross(mask[0], rows[1] if even else masked[1], *bits)
         start += count
@@ -441,7 +454,8 @@ def _size(values: Integers, bits: int) -> float:
 
 def masks_score(world: World, setting: Setting, view: View) -> float:
     """The coordinator compares the masked rows of two stages: they tell nothing unless both wear one mask."""
-    both, total = stages(world, setting, view), 0.0
+    both = stages(world, setting, view)
+    total = 0.0
     bits = min(int(stage.stage.bits[ONE].min()) for stage in both)
     seen = [unpack_rows(stage.came(ONE, Masked)[0].rows.value, world.rows, stage.stage.bits[ONE]) for stage in both]
     for sign, side in ((-1.0, True), (1.0, False)):

@@ -184,7 +184,8 @@ def order_digest(digests: Digests, pepper: bytes, run: str) -> bytes:
 
 def locate(offered: RowOffer, common: Digests) -> Places:
     """Where the common digests that a label holder sent stand among a party's own; a foreign one is refused."""
-    words, wanted = as_words(offered.digests), _sorted_words("the label holder", common)
+    words = as_words(offered.digests)
+    wanted = _sorted_words("the label holder", common)
     places = np.minimum(np.searchsorted(words, wanted), words.size - 1)
     if foreign := int((words[places] != wanted).sum()):
         raise ProtocolError(f"{foreign:,} of {wanted.size:,} rows that are said to be common are not in this table.")

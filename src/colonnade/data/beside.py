@@ -39,7 +39,8 @@ def check_pairs(
     label: tuple[str, str] | None, offset: tuple[str, str] | None, weight: tuple[str, str] | None
 ) -> tuple[str | None, dict[str, str]]:
     """Who holds labels, offset and weight, and the columns of the last two; (party, column) were given for each."""
-    holder, columns = None if label is None else label[0], {}
+    holder = None if label is None else label[0]
+    columns = {}
     for name, pair in (("offset", offset), ("weight", weight)):
         if pair is None:
             continue

@@ -176,7 +176,8 @@ class Federation:
         if by not in ("columns", "rows"):
             raise InvalidInput(f"by={by!r}: a table is split by 'columns' or by 'rows'.")
         check_unit({n: given for n, given in (("offset", offset), ("weight", weight)) if given is not None}, unit)
-        people, surplus = (unit if isinstance(unit, FeatureColumn) else ROW), 0
+        people = unit if isinstance(unit, FeatureColumn) else ROW
+        surplus = 0
         if unit is not None and not isinstance(unit, FeatureColumn):
             X, y, people, surplus = cut_to_unit(X, y, unit)
         table = read_table(X)
@@ -286,7 +287,8 @@ class Federation:
         tables = keyed_tables.read_tables(frames, on, holder, own, people)
         for name in schemas or {}:
             require_party(name, tables, "schemas")
-        keys, left = keyed_tables.common_keys(tables, on), None
+        keys = keyed_tables.common_keys(tables, on)
+        left = None
         if people != ROW and not isinstance(people, FeatureColumn):
             keys, left = keyed_tables.cut_surplus(keys, tables, on, people)
         y = None
@@ -353,7 +355,11 @@ class Federation:
         if file.unit != ROW and file.people is None:
             what = f"the federation file protects a {file.unit.name}, and does not say which party cuts surplus rows"
             raise InvalidInput(f'{what}: add people = "PARTY", the one whose table has that column.')
-        parties, places, start, at, by_rows = {}, {}, 0, 0, file.by == "rows"
+        parties = {}
+        places = {}
+        start = 0
+        at = 0
+        by_rows = file.by == "rows"
         total = rows if rows is not None else file.rows or 0
         for name, member in file.members.items():
             own = int(member.rows or 0) if by_rows else total
@@ -363,7 +369,8 @@ class Federation:
             parties[name] = Party(name, Block(empty, where, unit=file.unit), features, member.policy, member.schema)
             if by_rows:
                 places[name] = np.arange(at, at + own)
-            start, at = start + member.width, at + own
+            start = start + member.width
+            at = at + own
         alignment = Alignment({name: party.block.rows for name, party in parties.items()}, at if by_rows else total)
         holder, column = file.label
         check_party_names(parties)
@@ -438,9 +445,13 @@ class Federation:
 
         assert self.keys is not None, "rows of one table have places and no keys"
         assert not self.beside.columns, "a private run takes no offset and no weight"
-        keys, further, people = self.keys, None, None
+        keys = self.keys
+        further = None
+        people = None
         if self._surplus is not None:
-            keys, further, people = pl.concat([keys, self._surplus.keys]), self._surplus, self._surplus.people
+            keys = pl.concat([keys, self._surplus.keys])
+            further = self._surplus
+            people = self._surplus.people
         _, places = in_order(keys, secret, people, self.unit.rows)
         parties = {}
         for name, party in self.parties.items():
@@ -463,16 +474,20 @@ class Federation:
         # A number's hats follow it in the joint table, and push back what comes after it.
         widths = {name: widths_under(party, schemas.get(name)) for name, party in self.parties.items()}
         old = np.concatenate([party.block.positions for party in self.parties.values()])
-        order, wide = np.argsort(old, kind="stable"), np.concatenate(list(widths.values()))
+        order = np.argsort(old, kind="stable")
+        wide = np.concatenate(list(widths.values()))
         starts = np.empty(old.size, np.int64)
         starts[order] = np.cumsum(wide[order]) - wide[order]
-        parties, at = {}, 0
+        parties = {}
+        at = 0
         left = {} if self._surplus is None else dict(self._surplus.matrices)
         for name, party in self.parties.items():
-            own, first = widths[name], starts[at : at + widths[name].size]
+            own = widths[name]
+            first = starts[at : at + widths[name].size]
             at += own.size
             places = np.repeat(first, own) + np.arange(own.sum()) - np.repeat(np.cumsum(own) - own, own)
-            matrix, schema = party.block.matrix, schemas.get(name)
+            matrix = party.block.matrix
+            schema = schemas.get(name)
             if schema is not None and schema is not party.schema:
                 assert party.schema is not None
                 # Of parties elsewhere nothing is held but its size.
@@ -487,12 +502,15 @@ class Federation:
 
     def as_lines(self) -> Federation:
         """The same rows without the hats of curves, and with columns that no method bends."""
-        parties, start = {}, 0
+        parties = {}
+        start = 0
         for name, party in self.parties.items():
             if party.schema is None:
-                lines, block = None, party.block
+                lines = None
+                block = party.block
             else:
-                lines, kept = party.schema.as_lines(), np.array(party.schema.level) == 0
+                lines = party.schema.as_lines()
+                kept = np.array(party.schema.level) == 0
                 block = replace(party.block, matrix=party.block.matrix[:, np.flatnonzero(kept)])
             block = replace(block, positions=np.arange(start, start + block.columns))
             start += block.columns
@@ -634,7 +652,8 @@ def table_federation(
         return Federation.split(X, y, parties, label=label)
     import polars as pl
 
-    frame, holder = as_frame(X), label or "labels"
+    frame = as_frame(X)
+    holder = label or "labels"
     frames = {}
     for party, schema in schemas.items():
         names = [column.name for column in schema.columns]

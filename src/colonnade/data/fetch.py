@@ -75,7 +75,8 @@ def _a9a(folder: Path) -> Derived:
 
     for part, name in (("train", "a9a.svm"), ("test", "a9a.t.svm")):
         X, y = load_svmlight_file(str(folder / name), n_features=_ENDS[-1], dtype=np.float32, zero_based=False)
-        matrix, labels = io.BytesIO(), io.BytesIO()
+        matrix = io.BytesIO()
+        labels = io.BytesIO()
         sparse.save_npz(matrix, X, compressed=False)  # packed, bytes would depend on the packer
         np.save(labels, y.astype(np.int8))
         yield f"X_{part}.npz", matrix.getvalue()
@@ -121,7 +122,8 @@ def fetch(name: str, folder: str | Path, *, progress: Progress | None = None) ->
     """The files of a data set in its folder inside this one, fetched and made unless they are there already."""
     if name not in DATA_SETS:
         raise InvalidInput(f"no data set is called {name!r}; there are: {', '.join(DATA_SETS)}.")
-    data, own = DATA_SETS[name], Path(folder) / name
+    data = DATA_SETS[name]
+    own = Path(folder) / name
     published = [download(file, own, progress=progress) for file in data.files]
     return [*published, *(_keep(own / file, content) for file, content in data.make(own))]
 
@@ -140,7 +142,8 @@ def _keep(target: Path, content: bytes) -> Path:
 
 def download(file: Published, folder: Path, *, progress: Progress | None = None) -> Path:
     """One file, checked. What is already there and right is not fetched again."""
-    target, part = folder / file.name, folder / f"{file.name}.part"
+    target = folder / file.name
+    part = folder / f"{file.name}.part"
     with _disk(folder):
         if target.exists():
             if _sha256(target) != file.sha256:

@@ -66,13 +66,15 @@ class KeyedTable:
         """The rows of these keys, in their order, encoded a block at a time."""
         own = [column for column in self.names if column not in self.beside.columns]
         if schema is None:
-            declared, schema = None, Schema(())
+            declared = None
+            schema = Schema(())
             if own:
                 with naming(f"party {self.name!r}"):
                     looks = look(block for block, _ in self._matching_blocks(keys, own, None))
                     schema = Schema(tuple(seen.column() for seen in looks), source="data")
         else:
-            declared, own = schema, [column.name for column in schema.columns]
+            declared = schema
+            own = [column.name for column in schema.columns]
         if taken := [column for column in own if column in self.beside.columns]:
             beside = "which is the key, the label, its offset or weight, or whom a row is about, and no feature"
             what = f"its schema names {taken[0]!r}, {beside}"
@@ -239,7 +241,8 @@ def take_rows(first: Any, then: Any, places: NDArray[np.int64]) -> Any:
         return first[places]
     here = places < len(first)
     rows = np.empty((places.size, *first.shape[1:]), np.result_type(first, then))
-    rows[here], rows[~here] = first[places[here]], then[places[~here] - len(first)]
+    rows[here] = first[places[here]]
+    rows[~here] = then[places[~here] - len(first)]
     return rows
 
 

@@ -41,7 +41,9 @@ def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
     if schema is None:
         every = f"all {block.columns:,} columns" if block.columns > 1 else "its one column"
         return (f"{every} hold one value in all {block.rows:,} rows",) if same.all() else ()
-    filled, nothing, little = _count_filled(block.matrix), [], []
+    filled = _count_filled(block.matrix)
+    nothing = []
+    little = []
     for column, features in spans_of(schema.columns):
         if same[features].all():
             nothing.append(_nothing(column, block.rows, filled[features]))
@@ -60,7 +62,8 @@ def about_levels(schema: Schema | None, block: Block) -> tuple[str, ...]:
     """
     if schema is None or not _readable(block):
         return ()
-    filled, few = _count_filled(block.matrix), []
+    filled = _count_filled(block.matrix)
+    few = []
     for column, features in spans_of(schema.columns):
         own = filled[features]
         levels = len(column.levels_of())
@@ -76,7 +79,8 @@ def about_new_rows(schema: Schema | None, block: Block) -> tuple[str, ...]:
     """Cells of rows to be scored that a model does not take as they are: said to whoever holds the rows."""
     if schema is None or not _readable(block):
         return ()
-    filled, found = _count_filled(block.matrix), list[str]()
+    filled = _count_filled(block.matrix)
+    found = list[str]()
     for column, features in spans_of(schema.columns):
         levels = len(column.levels_of())
         if levels and (stray := _empty_and_stray(levels, block.rows, filled[features])[1]):
@@ -148,7 +152,8 @@ def _same_in_all_rows(matrix: Any) -> NDArray[np.bool_]:
         same: NDArray[np.bool_] = (matrix[:LOOK] == matrix[:1]).all(axis=0)
         same[same] = (matrix[:, same] == matrix[:1, same]).all(axis=0)  # few are left
         return same
-    columns, filled = sparse.csc_array(matrix), _count_filled(matrix)
+    columns = sparse.csc_array(matrix)
+    filled = _count_filled(matrix)
     same = filled == 0
     for j in np.flatnonzero(filled == matrix.shape[0]):
         entries = columns.data[columns.indptr[j] : columns.indptr[j + 1]]
@@ -193,7 +198,8 @@ def about_labels(labels: LabelCounts | None, job: Job) -> tuple[str, ...]:
     if values.size <= 1:
         return (SAME,)
     if not job.problem.loss.classifies:
-        middle, reach = job.privacy.label_middle, job.privacy.label_reach
+        middle = job.privacy.label_middle
+        reach = job.privacy.label_reach
         return () if reach is None else about_range(labels, middle - reach, middle + reach)
     above = int(np.count_nonzero(values > 0))
     if above in (0, values.size):
@@ -239,7 +245,8 @@ def about_classes(found: Sequence[object], listed: Sequence[object]) -> tuple[st
 def about_rows(rows: Any) -> tuple[str, ...]:
     """Rows of a CSR matrix that are all the same, as a private estimator takes them; drops its stored zeros."""
     rows.eliminate_zeros()
-    count, each = rows.shape[0], np.diff(rows.indptr)
+    count = rows.shape[0]
+    each = np.diff(rows.indptr)
     if count < 2 or (each != each[0]).any():
         return ()
     if all((part.reshape(count, -1) == part[: each[0]]).all() for part in (rows.indices, rows.data)):

@@ -66,7 +66,9 @@ class LazyNames(Sequence[str]):
     """Names of some columns of a table, made when asked for: a million columns need no million strings."""
 
     def __init__(self, names: Sequence[str] | None, places: Sequence[int], word: str = "x") -> None:
-        self._names, self._places, self._word = names, places, word
+        self._names = names
+        self._places = places
+        self._word = word
 
     def __len__(self) -> int:
         return len(self._places)
@@ -83,7 +85,8 @@ def widths_under(party: Party, schema: Schema | None) -> NDArray[np.int64]:
     widths = np.ones(party.block.columns, np.int64)
     if schema is None or party.schema is None:
         return widths
-    old, new = spans_of(party.schema.columns), spans_of(schema.columns)
+    old = spans_of(party.schema.columns)
+    new = spans_of(schema.columns)
     for (_, own), (_, other) in zip(old, new, strict=True):  # among them the hats of a curve that was asked for
         widths[own.start] += (other.stop - other.start) - (own.stop - own.start)
     return widths
@@ -93,7 +96,9 @@ def public_bounds(schema: Schema) -> Known:
     """What a schema says in public about the columns that it encodes."""
     proven = schema.row_bound()
     norm = proven if schema.row_norm is None else min(proven, schema.row_norm)
-    bounds, binary, nonnegative = schema.entry_bounds(), schema.binary.tolist(), schema.nonnegative.tolist()
+    bounds = schema.entry_bounds()
+    binary = schema.binary.tolist()
+    nonnegative = schema.nonnegative.tolist()
     levels = schema.level if any(schema.level) else ()
     directions = schema.monotone if any(schema.monotone) else ()
     return Known(tuple(map(float, bounds)), tuple(binary), tuple(nonnegative), norm, norm == proven, levels, directions)

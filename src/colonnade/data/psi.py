@@ -119,7 +119,8 @@ def common(theirs: bytes, answered: bytes, order: Places, words: Sequence[bytes]
     """At the label holder: which of its words the party has. `answered` is in the order of its own message."""
     if len(answered) != len(words) * POINT:
         raise ProtocolError(f"{len(words):,} keys were asked about, {len(answered) // POINT:,} were answered.")
-    there, mine = _each_once(theirs), _each_once(answered)
+    there = _each_once(theirs)
+    mine = _each_once(answered)
     places = np.sort(order[np.isin(mine, there, assume_unique=True)])
     invented = np.fromiter((word.startswith(_FILL) for word in words), np.bool_, len(words))
     if invented[places].any():
@@ -130,7 +131,8 @@ def common(theirs: bytes, answered: bytes, order: Places, words: Sequence[bytes]
 
 def _times(key: bytes, points: bytes) -> bytes:
     secret = X25519PrivateKey.from_private_bytes(key)
-    take, multiply = X25519PublicKey.from_public_bytes, secret.exchange
+    take = X25519PublicKey.from_public_bytes
+    multiply = secret.exchange
     try:
         return b"".join([multiply(take(points[at : at + POINT])) for at in range(0, len(points), POINT)])
     except ValueError as error:  # nothing but zeros is left of a point of small order

@@ -54,12 +54,15 @@ def read(
     columns  for svmlight files, the public number of columns, counted from 1; entries beyond it are left out. Without
              it the largest number in the file decides, which tells about the row that holds it.
     """
-    file, tell = Path(path), progress or (lambda _: None)
+    file = Path(path)
+    tell = progress or (lambda _: None)
     if kind_of(file) in matrices.KINDS:
         return matrices.read_matrix(file, label, columns, tell)
     table = table_at(file)
     chosen, features = label_and_features(table, label)
-    blocks, labels, parts = Blocks(len(features)), [], _expected_blocks(file, len(features) + 1)
+    blocks = Blocks(len(features))
+    labels = []
+    parts = _expected_blocks(file, len(features) + 1)
     for number, block in enumerate(table.blocks([*features, chosen], Schema.raw(features)), 1):
         numbers = [nonzeros(finite_numbers(block[name], file, blocks.rows)) for name in features]
         labels.append(without_gaps(block[chosen], file, blocks.rows).to_numpy())
@@ -232,7 +235,8 @@ def shards(
         if columns is not None:
             raise InvalidInput("a Parquet file says itself how many columns it has: leave columns= out.")
         names, y = _parquet(file, label)
-        width, first = len(names), 0
+        width = len(names)
+        first = 0
     elif kind in TEXT:
         if label is not None:
             raise InvalidInput("a svmlight file has its labels at the start of each line: leave label= out.")
@@ -243,7 +247,8 @@ def shards(
     if not (isinstance(parties, int | np.integer) and 1 <= parties <= width):
         raise InvalidInput(f"parties={parties!r}: give a whole number from 1 to the {width:,} columns.")
     ends = [0, *np.cumsum([part.size for part in np.array_split(np.arange(width), int(parties))]).tolist()]
-    state, holders = file.stat(), {}
+    state = file.stat()
+    holders = {}
     whole = (str(file), state.st_size, state.st_mtime_ns, y.size)
     for k, (start, stop) in enumerate(pairwise(ends)):
         recipe = Recipe(*whole, start, stop, tuple(names[start:stop]), first)
@@ -267,7 +272,8 @@ def _parquet(file: Path, label: str | None) -> tuple[tuple[str, ...], NDArray[An
 
 
 def _dense(file: Path, recipe: Recipe) -> NDArray[np.float64]:
-    out, begin = np.empty((recipe.rows, len(recipe.names))), 0
+    out = np.empty((recipe.rows, len(recipe.names)))
+    begin = 0
     for block in Columnar(file, "Parquet").blocks(recipe.names):
         end = begin + block.height
         if end > recipe.rows:
@@ -285,7 +291,9 @@ def _dense(file: Path, recipe: Recipe) -> NDArray[np.float64]:
 
 def _svmlight(file: Path, columns: int | None) -> tuple[int, int, NDArray[Any]]:
     """How many columns there are, the number of the first one, and the labels."""
-    labels, least, most = [], 1, 0
+    labels = []
+    least = 1
+    most = 0
     for chunk in svmlight_chunks(file):
         labels.append(chunk.labels)
         least = min(least, int(chunk.column.min(initial=1)))
@@ -297,7 +305,9 @@ def _svmlight(file: Path, columns: int | None) -> tuple[int, int, NDArray[Any]]:
 
 
 def _sparse(file: Path, recipe: Recipe) -> Any:
-    begin, low, high = 0, recipe.first + recipe.start, recipe.first + recipe.stop
+    begin = 0
+    low = recipe.first + recipe.start
+    high = recipe.first + recipe.stop
     entries: list[tuple[NDArray[Any], ...]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
     for chunk in svmlight_chunks(file):
         own = (low <= chunk.column) & (chunk.column < high)

@@ -115,7 +115,8 @@ def _stays(people: pl.Series, order: NDArray[np.intp], rows: int) -> NDArray[np.
         raise InvalidInput(f"{about}; there are {order.size:,} keys, and a person keeps at least 1 row.")
     if nulls := people.null_count():
         raise InvalidInput(f"{nulls:,} rows do not say whom they are about; fill it in or leave them out.")
-    ranks, stays = rank_in_person(people.gather(order)), np.empty(order.size, np.bool_)
+    ranks = rank_in_person(people.gather(order))
+    stays = np.empty(order.size, np.bool_)
     stays[order] = (ranks < rows).to_numpy()
     return stays
 

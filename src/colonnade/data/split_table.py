@@ -202,9 +202,12 @@ def cut_to_unit(X: Any, y: Any, unit: tuple[Any, int]) -> tuple[Any, Any, Unit, 
         frame = as_frame(X)
         if who not in frame.columns:
             raise InvalidInput(f"unit names the column {who!r}; X has {list_names(frame.columns)}.")
-        people, X, name = frame[who], frame.drop(who), who
+        people = frame[who]
+        X = frame.drop(who)
+        name = who
     else:
-        people, name = pl.Series(np.asarray(who)), "person"
+        people = pl.Series(np.asarray(who))
+        name = "person"
         X = as_frame(X) if hasattr(X, "columns") else X
     y = np.asarray(y)
     if not len(people) == len(y) == X.shape[0]:

@@ -103,7 +103,8 @@ def placed(path: str | Path, text: str) -> Iterator[None]:
 def at_line(path: str | Path, text: str, place: str, what: str, mark: str = "") -> InvalidInput:
     """An error that points to the line of `place`, written as table.key.key."""
     words = [word for word in re.split(r"[.\[\]]", place) if word]
-    number, lines = 0, text.splitlines()
+    number = 0
+    lines = text.splitlines()
     for word in words:
         quoted = re.escape(word)
         pattern = re.compile(rf'^\s*\[+\s*(?:[\w."-]+\.)?"?{quoted}"?\s*\]|(?:^|[\s{{,.])"?{quoted}"?\s*=')

@@ -315,7 +315,8 @@ class Side:
     """Products of a tall matrix with the masks of others, which lie side by side, a few rows at a time."""
 
     def __init__(self, masks: Sequence[Mask], bits: Integers) -> None:
-        self.masks, self.bits = masks, bits
+        self.masks = masks
+        self.bits = bits
         self._theirs = np.concatenate([NO_COLUMNS, *(mask.bits for mask in masks)])
         self._ends = np.cumsum([mask.bits.size for mask in masks], dtype=int).tolist()
         self._total = np.zeros((bits.size, self._theirs.size), np.int64)
@@ -355,8 +356,10 @@ class First:
         self, pairs: Sequence[Pair], bits: Mapping[str, Integers], party: str, ends: Mapping[str, int]
     ) -> None:
         others = [other for first, other in pairs if first == party]
-        begin, end = ends[others[0]] - bits[others[0]].size, ends[others[-1]]
-        self._left, self._span = ends[party] - bits[party].size, slice(begin, end)
+        begin = ends[others[0]] - bits[others[0]].size
+        end = ends[others[-1]]
+        self._left = ends[party] - bits[party].size
+        self._span = slice(begin, end)
         theirs = np.concatenate([bits[name] for name, last in ends.items() if begin < last <= end])
         self._total = np.zeros((bits[party].size, end - begin), np.int64)
         self.totals: dict[Pair, Integers] = {  # of each pair, where its products are added up

@@ -97,7 +97,8 @@ from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem, exp_nega
 from colonnade.kernels.stream import Stream, below
 
 # what things cost beside a nonzero read with its slope at hand: an exponential for a nonzero or a row, a new envelope
-EVALUATE, REBUILD = 4, 6
+EVALUATE = 4
+REBUILD = 6
 
 LARGEST = 2.0**100  # of a bound of features or residuals, and its square of radius and scale; and their inverses
 
@@ -130,7 +131,8 @@ def _set_pace(t: int, m: float, law: Law, jumps: float, sums: Floats, pace: Floa
 @njit(cache=True)
 def _see_rows(s: Sampler, m: float) -> None:
     """The slopes of all rows in this step."""
-    law, rows = s.law, s.rows
+    law = s.law
+    rows = s.rows
     bends = all_slopes(law.loss, law.limit, rows.y, rows.pairs, m, rows.v, rows.slope, rows.lean)
     s.reals[BEND_SUM], s.reals[BEND_TOP] = bends
     s.wholes[KNOWN] = 1
@@ -145,7 +147,8 @@ def _see_hot(s: Sampler, picks: Indices, t: int, m: float) -> None:
     table.settle(m, s.rows, s.sums, s.clock)
     table.tie(s.csc, picks, s.law, s.rows, s.ties)
     table.look_at_now(t, m, s.law, s.ties.columns, s.sums, s.clock, s.now)
-    bends, least = (s.reals[BEND_SUM], s.reals[BEND_TOP]), math.log(s.light.total)
+    bends = (s.reals[BEND_SUM], s.reals[BEND_TOP])
+    least = math.log(s.light.total)
     for i in range(s.wholes[HOT_COUNT]):
         x = s.hot[i]
         bound = table.log_bound(s.heavy, x, s.now, s.now, s.law.c)
@@ -155,15 +158,20 @@ def _see_hot(s: Sampler, picks: Indices, t: int, m: float) -> None:
     )
     s.counts[WORK] += read
     s.counts[SNAPSHOTS] += 1
-    s.reals[SPENT], s.reals[LAST_READ] = -1.0 * REBUILD * s.wholes[LOOKED], read
-    s.wholes[STALE], s.wholes[PULLED] = 1, 0
+    s.reals[SPENT] = -1.0 * REBUILD * s.wholes[LOOKED]
+    s.reals[LAST_READ] = read
+    s.wholes[STALE] = 1
+    s.wholes[PULLED] = 0
     s.far_horizon[:] = -1.0  # what was cool from the old snapshot may not be from this one
 
 
 @njit(inline="always")
 def _choose_hot(s: Sampler, t: int) -> None:
     """A new choice of hot columns, until a new far horizon."""
-    count, hot, reals, wholes = s.which.size, s.hot, s.reals, s.wholes
+    count = s.which.size
+    hot = s.hot
+    reals = s.reals
+    wholes = s.wholes
     old = hot[: wholes[HOT_COUNT]]
     most = 8.0 + 9.0 * reals[LENGTH] + 0.1 * t
     # where most columns are hot anyway, choosing them sooner spares nothing
@@ -173,13 +181,18 @@ def _choose_hot(s: Sampler, t: int) -> None:
         reals[FAR] *= 0.7
     elif reals[RENEWED] < 0.5 * wholes[LOOKED]:
         reals[FAR] *= 1.4
-    reals[FAR], reals[RENEWED] = min(max(reals[FAR], 1.0), most), 0.0
+    reals[FAR] = min(max(reals[FAR], 1.0), most)
+    reals[RENEWED] = 0.0
     envelopes.set_horizon(s.clock, s.pace, t, reals[FAR], s.far_horizon)
     cut = max(math.log(s.light.total), table.log_bounds(s.heavy, old, s.horizon, s.now, s.law.c, s.scratch))
     cut -= math.log(count) + envelopes.COOL_SHARE
-    heavy, far, scratch = s.heavy, s.far_horizon, s.scratch
+    heavy = s.heavy
+    far = s.far_horizon
+    scratch = s.scratch
     hot_count, cool_top, looked = envelopes.select_hot(heavy, s.law.c, cut, s.ceiling, far, s.now, old, scratch, hot)
-    wholes[HOT_COUNT], wholes[LOOKED], reals[COOL_TOP] = hot_count, looked, cool_top
+    wholes[HOT_COUNT] = hot_count
+    wholes[LOOKED] = looked
+    reals[COOL_TOP] = cool_top
     wholes[COOL] = count if hot_count < count else 0
     reals[SNAPSHOT_COST] = float(EVALUATE * s.rows.y.size + REBUILD * looked)
     for i in range(hot_count):
@@ -193,13 +206,17 @@ def _choose_hot(s: Sampler, t: int) -> None:
 @njit(inline="always")
 def _renew_envelopes(s: Sampler, t: int, m: float) -> None:
     """New envelopes, and a new choice of hot columns where the old one has had its time."""
-    reals, wholes, totals = s.reals, s.wholes, s.totals
+    reals = s.reals
+    wholes = s.wholes
+    totals = s.totals
     table.look_at_now(t, m, s.law, s.ties.columns, s.sums, s.clock, s.now)
     choose = envelopes.has_passed(s.clock, s.far_horizon)
     while True:
         if choose:
             _choose_hot(s, t)
-        cool, cool_top, hot = wholes[COOL], reals[COOL_TOP], s.hot[: wholes[HOT_COUNT]]
+        cool = wholes[COOL]
+        cool_top = reals[COOL_TOP]
+        hot = s.hot[: wholes[HOT_COUNT]]
         reals[REF], reals[SIZE], totals[LIGHT], totals[COOL_EACH], totals[ALL] = envelopes.rebuild_envelopes(
             s.heavy,
             s.horizon,
@@ -222,21 +239,25 @@ def _renew_envelopes(s: Sampler, t: int, m: float) -> None:
         if choose or uint64(cool) * totals[COOL_EACH] <= totals[ALL] >> uint64(3):
             break
         choose = True  # the hot columns have come down to where the others might be
-    totals[AT_REBUILD], wholes[STALE] = totals[ALL], 0
+    totals[AT_REBUILD] = totals[ALL]
+    wholes[STALE] = 0
 
 
 @njit(inline="always")
 def _refresh(s: Sampler, picks: Indices, t: int, m: float) -> None:
     """Whatever is due before the next proposal: a snapshot, a horizon, envelopes."""
-    reals, wholes = s.reals, s.wholes
+    reals = s.reals
+    wholes = s.wholes
     if reals[SPENT] > reals[SNAPSHOT_COST]:
         _see_hot(s, picks, t, m)  # enough was wasted to pay for knowing every score again
     if wholes[STALE] and not wholes[PULLED]:
         jumps = 1.5 * (s.clock[table.JUMP_SUM] - reals[LAST_JUMPS]) / max(1, t - wholes[LAST_REBUILD]) + 1e-6
         _set_pace(t, m, s.law, jumps, s.sums, s.pace)
         envelopes.set_horizon(s.clock, s.pace, t, reals[LENGTH], s.horizon)
-        reals[WASTED], reals[LAST_JUMPS] = 0.0, s.clock[table.JUMP_SUM]
-        wholes[REJECTIONS], wholes[LAST_REBUILD] = 0, t
+        reals[WASTED] = 0.0
+        reals[LAST_JUMPS] = s.clock[table.JUMP_SUM]
+        wholes[REJECTIONS] = 0
+        wholes[LAST_REBUILD] = t
     if wholes[STALE] or s.totals[ALL] <= s.totals[AT_REBUILD] >> uint64(7):
         _renew_envelopes(s, t, m)
 
@@ -251,11 +272,15 @@ def _factor(radius: float, t: int) -> Any:
 def _try_light(s: Sampler, k: int, m: float) -> Any:
     """Accepts column k, if light, in proportion to its weight: (the answer, c times its score)."""
     data, indices, indptr = s.csc
-    law, light, counts = s.law, s.light, s.counts
-    start, stop = indptr[k], indptr[k + 1]
+    law = s.law
+    light = s.light
+    counts = s.counts
+    start = indptr[k]
+    stop = indptr[k + 1]
     if stop - start > light.nnz:
         return coins.NO, 0.0
-    head, chance = coins.head_of(s.stream), s.reals[CHANCE]
+    head = coins.head_of(s.stream)
+    chance = s.reals[CHANCE]
     most = envelopes.small_cosh(light.unit * (stop - start)) * envelopes.MARGIN
     doubt = coins.doubt_of(0.0, s.reals[DOUBT])
     if coins.toss(head, chance * most, doubt) == coins.NO:
@@ -266,7 +291,8 @@ def _try_light(s: Sampler, k: int, m: float) -> Any:
     counts[EVALUATIONS] += 1
     counts[WORK] += stop - start
     counts[VIOLATIONS] += weight > light.envelope
-    s.totals[AGAINST], s.wholes[HEAD] = s.totals[LIGHT], np.int64(head)
+    s.totals[AGAINST] = s.totals[LIGHT]
+    s.wholes[HEAD] = np.int64(head)
     return coins.toss(head, chance * weight, doubt), alpha
 
 
@@ -274,8 +300,14 @@ def _try_light(s: Sampler, k: int, m: float) -> Any:
 def _look(s: Sampler, k: int, x: int, m: float) -> None:
     """The score of heavy column k, in place x of the table."""
     data, indices, indptr = s.csc
-    heavy, reals, wholes, law, rows = s.heavy, s.reals, s.wholes, s.law, s.rows
-    n, start, stop = rows.y.size, indptr[k], indptr[k + 1]
+    heavy = s.heavy
+    reals = s.reals
+    wholes = s.wholes
+    law = s.law
+    rows = s.rows
+    n = rows.y.size
+    start = indptr[k]
+    stop = indptr[k + 1]
     if heavy[x, table.MEASURED] == 0.0:
         table.measure(s.csc, k, n, law, x, heavy)
     wholes[READ] += stop - start
@@ -299,7 +331,8 @@ def _look(s: Sampler, k: int, x: int, m: float) -> None:
 @njit(inline="always")
 def _envelope(bound: float, reals: Floats) -> Any:
     """The envelope of a column with this bound of c·|score|, in the units in force."""
-    ref, size = reals[REF], reals[SIZE]
+    ref = reals[REF]
+    size = reals[SIZE]
     if bound - ref <= -envelopes.CUT:
         return uint64(1)
     # ref holds until the horizon as well; a bound by a new trend may lie so far above it that exp would overflow
@@ -319,15 +352,22 @@ def _turn_down(nnz: int, excess: float, horizon: Floats, clock: Floats, reals: F
         for g in range(table.CLOCKS):
             horizon[g] = clock[g] + (0.25 * (horizon[g] - clock[g]) if reals[LENGTH] > 0.0 else 0.0)
         wholes[STALE] = wholes[PULLED] = 1
-        reals[WASTED], wholes[REJECTIONS] = 0.0, 0
+        reals[WASTED] = 0.0
+        wholes[REJECTIONS] = 0
 
 
 @njit(inline="always")
 def _try_heavy(s: Sampler, r: Any, m: float) -> Any:
     """Proposes the heavy column in whose envelope r falls: (column, the answer, c times its score)."""
-    heavy, envelope, totals, reals, wholes, counts = s.heavy, s.envelope, s.totals, s.reals, s.wholes, s.counts
+    heavy = s.heavy
+    envelope = s.envelope
+    totals = s.totals
+    reals = s.reals
+    wholes = s.wholes
+    counts = s.counts
     cool_total = uint64(wholes[COOL]) * totals[COOL_EACH]
-    place, old = -1, totals[COOL_EACH]
+    place = -1
+    old = totals[COOL_EACH]
     if r < cool_total:
         x = np.int64(below(s.stream, s.which.size))
         if heavy[x, table.HOT] == 1.0:
@@ -339,9 +379,11 @@ def _try_heavy(s: Sampler, r: Any, m: float) -> Any:
     k = s.which[x]
     _look(s, k, x, m)
     alpha = s.law.c * heavy[x, table.SCORE]
-    weight, most = reals[SIZE] * envelopes.scaled_cosh(abs(alpha), reals[REF]), float(np.int64(old))
+    weight = reals[SIZE] * envelopes.scaled_cosh(abs(alpha), reals[REF])
+    most = float(np.int64(old))
     head = coins.head_of(s.stream)
-    totals[AGAINST], wholes[HEAD] = old, np.int64(head)
+    totals[AGAINST] = old
+    wholes[HEAD] = np.int64(head)
     answer = coins.toss(head, weight / most, coins.doubt_of(alpha, reals[DOUBT]))
     bound = table.log_bound(heavy, x, s.horizon, s.now, s.law.c)
     if place >= 0:
@@ -361,18 +403,24 @@ def _try_heavy(s: Sampler, r: Any, m: float) -> Any:
 @njit(inline="always")
 def _accept(s: Sampler, picks: Indices, t: int, m: float) -> Any:
     """Proposes until a column is accepted, or its coin is open: (column, the answer, c times its score)."""
-    reals, wholes, totals, clock = s.reals, s.wholes, s.totals, s.clock
-    count, d = s.which.size, s.csc[2].size - 1
+    reals = s.reals
+    wholes = s.wholes
+    totals = s.totals
+    clock = s.clock
+    count = s.which.size
+    d = s.csc[2].size - 1
     if wholes[ROUND] != t:  # else it goes on where a coin was open
         # the far horizon may come first: near ones that were set since then may reach beyond it
         passed = envelopes.has_passed(clock, s.horizon) or envelopes.has_passed(clock, s.far_horizon)
-        wholes[ROUND], wholes[STALE] = t, count > 0 and passed
+        wholes[ROUND] = t
+        wholes[STALE] = count > 0 and passed
         wholes[PULLED] = wholes[READ] = 0
         if wholes[STALE] and t > 1 and reals[WASTED] < wholes[HOT_COUNT]:
             reals[LENGTH] = min(1.6 * max(reals[LENGTH], 0.5), 0.5 * t + 4.0)
     while True:
         # the last case: the envelopes have shrunk to where their one unit might count
-        wasteful, coarse = reals[SPENT] > reals[SNAPSHOT_COST], totals[ALL] <= totals[AT_REBUILD] >> uint64(7)
+        wasteful = reals[SPENT] > reals[SNAPSHOT_COST]
+        coarse = totals[ALL] <= totals[AT_REBUILD] >> uint64(7)
         if wholes[STALE] or wasteful or coarse:
             _refresh(s, picks, t, m)
         r = below(s.stream, totals[ALL]) if count > 0 else uint64(0)
@@ -390,7 +438,9 @@ def _accept(s: Sampler, picks: Indices, t: int, m: float) -> Any:
 @njit(cache=True, _nrt=False)
 def _exact_kernel(s: Sampler, index: Indices, sign: NDArray[np.int8]) -> Any:
     """Draws picks from where it stands to the last one; stops earlier, with True, where a coin is open."""
-    law, reals, wholes = s.law, s.reals, s.wholes
+    law = s.law
+    reals = s.reals
+    wholes = s.wholes
     for t in range(max(wholes[ROUND], 1), index.size + 1):
         m = _factor(law.radius, t)
         if wholes[STAGE] == PROPOSING:
@@ -399,11 +449,13 @@ def _exact_kernel(s: Sampler, index: Indices, sign: NDArray[np.int8]) -> Any:
                 wholes[STAGE] = OPEN_COLUMN
                 return True
         if wholes[STAGE] != SIGNED:
-            alpha, head = reals[ALPHA], coins.head_of(s.stream)
+            alpha = reals[ALPHA]
+            head = coins.head_of(s.stream)
             odds = exp_negative(2.0 * abs(alpha))
             answer = coins.toss(head, odds / (1.0 + odds), coins.doubt_of(alpha, reals[DOUBT]))
             if answer == coins.OPEN:
-                wholes[STAGE], wholes[HEAD] = OPEN_SIGN, np.int64(head)
+                wholes[STAGE] = OPEN_SIGN
+                wholes[HEAD] = np.int64(head)
                 return True
             sign[t - 1] = 1 if (answer == coins.NO) == (alpha >= 0.0) else -1
         k = index[t - 1] = wholes[COLUMN]
@@ -416,9 +468,13 @@ def _exact_kernel(s: Sampler, index: Indices, sign: NDArray[np.int8]) -> Any:
 def _settle_coin(s: Sampler, sign: NDArray[np.int8]) -> None:
     """The answer to the coin that the kernel left open, from the score in whole steps."""
     data, indices, indptr = s.csc
-    law, wholes, reals = s.law, s.wholes, s.reals
+    law = s.law
+    wholes = s.wholes
+    reals = s.reals
     t, k, head = (int(wholes[i]) for i in (ROUND, COLUMN, HEAD))
-    start, stop, m = indptr[k], indptr[k + 1], _factor(law.radius, t)
+    start = indptr[k]
+    stop = indptr[k + 1]
+    m = _factor(law.radius, t)
     steps = score(data, indices, start, stop, s.rows.pairs, m, law.loss, law.limit, law.bound, 1.0 / law.grid)
     log_weight = Fraction(law.c) * Fraction(law.grid) * int(steps)
     if wholes[STAGE] == OPEN_SIGN:

@@ -64,7 +64,8 @@ class Losses:
 
     def __init__(self, roster: Roster, *, spares: bool = True) -> None:
         """spares  whether the programs can go on without a party."""
-        self.roster, self.quorum = roster, roster.quorum if spares else 0
+        self.roster = roster
+        self.quorum = roster.quorum if spares else 0
         self.lost: dict[str, str] = {}  # by party: when
         self._came: dict[str, list[str]] = {}  # by party: noisy figures that have come from it
 
@@ -98,7 +99,8 @@ class Losses:
             self._check()
 
     def _check(self) -> None:
-        roster, rest = self.roster, self.rest(self.roster.parties)
+        roster = self.roster
+        rest = self.rest(self.roster.parties)
         gone = ", ".join(map(repr, self.lost))
         what = f"lost to this run, silent past the deadline: {gone}."
         spent = "The run ends here; what had left any party is spent, and in its ledger"
@@ -182,7 +184,8 @@ def exchange_seeds(
     holder may not: whoever releases has its word, and it gives one word a stage.
     """
     others = tuple(p for p in losses.rest(losses.roster.parties) if p != gate.node)
-    mine, for_the_rest = Seed(*gate.seed(digest)), Seed(*gate.seed(digest, shown=False))
+    mine = Seed(*gate.seed(digest))
+    for_the_rest = Seed(*gate.seed(digest, shown=False))
     inbox = yield Post({p: mine if p in partners else for_the_rest for p in others}, others)
     losses.hear(inbox, when)
     seeds = {gate.node: mine.seed.value}

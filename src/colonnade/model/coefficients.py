@@ -35,7 +35,9 @@ class Coefficients(Mapping[str, Floats]):
         elsewhere: Sequence[str] = (),
         names: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self._local, self._elsewhere, self._names = dict(local), tuple(elsewhere), names or {}
+        self._local = dict(local)
+        self._elsewhere = tuple(elsewhere)
+        self._names = names or {}
 
     def __getitem__(self, party: str) -> Floats:
         if party in self._elsewhere:

@@ -78,7 +78,8 @@ class Roster:
 
 def curves_in_words(roster: Roster) -> str:
     """How deep the curves are that were asked for or chosen, and how many columns; empty: there are none."""
-    depths, hats = list[int](), 0
+    depths = list[int]()
+    hats = 0
     for known in roster.known.values():
         for level in filter(None, known.level):  # those of a curve rise from 1 on
             hats += 1
@@ -138,9 +139,11 @@ def norms(job: Job) -> dict[str, float]:
 
     A number for the whole row is shared out in proportion to what the schemas prove, or to the numbers of columns.
     """
-    roster, privacy = job.roster, job.privacy
+    roster = job.roster
+    privacy = job.privacy
     assert privacy is not None
-    given, holders = privacy.row_norm, roster.with_columns
+    given = privacy.row_norm
+    holders = roster.with_columns
     proven = {party: roster.known[party].norm for party in holders if party in roster.known}
     if isinstance(given, Mapping):
         if unknown := set(given) - set(holders):
@@ -173,7 +176,8 @@ def norms(job: Job) -> dict[str, float]:
 
 def uncut(job: Job) -> bool:
     """Whether the schemas prove that no row is shortened and no entry cut."""
-    lengths, known = norms(job), job.roster.known
+    lengths = norms(job)
+    known = job.roster.known
     return all(
         party in known
         and known[party].proven
@@ -211,7 +215,8 @@ def directions(job: Job) -> Integers:
 
 def entry_bounds(job: Job, party: str) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
     """Of each column of a party, in public: the bound of an entry, whether it is 0 or 1, whether it is at least 0."""
-    roster, privacy = job.roster, job.privacy
+    roster = job.roster
+    privacy = job.privacy
     assert privacy is not None
     width = len(roster.positions[party])
     limit = math.inf if privacy.feature_bound is None else privacy.feature_bound

@@ -56,7 +56,9 @@ class _Session:
     """One alignment, while the hub drives it."""
 
     def __init__(self, each: Each, file: FederationFile, session: str) -> None:
-        self.each, self.file, self.session = each, file, session
+        self.each = each
+        self.file = file
+        self.session = session
         self.names = list(file.members)
         self.others = {name: [peer for peer in self.names if peer != name] for name in self.names}
         self.given: dict[str, list[bytes]] = {name: [] for name in self.names}  # the others' keys and shares
@@ -101,7 +103,8 @@ class _Session:
     def _compare(self, holder: str, peer: str) -> None:
         """Bring the blocks of label holder and party to each other; both are at work at the same time."""
         most = {name: self.file.members[name].most or 0 for name in (holder, peer)}
-        sought, shown = psi.blocks(most[holder] + DECOYS), psi.blocks(most[peer])
+        sought = psi.blocks(most[holder] + DECOYS)
+        shown = psi.blocks(most[peer])
         for at in range(max(sought, shown)):
             first: dict[str, Asked] = {}
             if at < shown:

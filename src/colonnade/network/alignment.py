@@ -44,10 +44,16 @@ from colonnade.privacy.keyring import Keyring, derive
 from colonnade.privacy.ledger import ADMIN, Ledger
 from colonnade.privacy.store import Log, write_synced
 
-AGREED, BEGUN, BLOCKS = "alignment.json", "alignment.begun", "alignment.blocks"
+AGREED = "alignment.json"
+BEGUN = "alignment.begun"
+BLOCKS = "alignment.blocks"
 # Where a sealed message stands on its edge: the same bytes at another place do not open. Blocks stand at every other
 # place from theirs on.
-PEPPER, COMMON, REQUEST, SETUP, RESPONSE = 0, 1, 2, 2, 3
+PEPPER = 0
+COMMON = 1
+REQUEST = 2
+SETUP = 2
+RESPONSE = 3
 # Words among the label holder's that nobody else can have, however full its table is: a party that would have rows
 # declared common without holding them cannot tell which to leave out.
 DECOYS = 128
@@ -80,8 +86,13 @@ class PartyAlignment:
     """What one party says and keeps of an alignment."""
 
     def __init__(self, data: PartyData, records: Log, ledger: Ledger, folder: Path, identity: bytes) -> None:
-        self.data, self.name, self.file = data, data.name, data.file
-        self.records, self.ledger, self.folder, self.identity = records, ledger, folder, identity
+        self.data = data
+        self.name = data.name
+        self.file = data.file
+        self.records = records
+        self.ledger = ledger
+        self.folder = folder
+        self.identity = identity
         self._offered: tuple[bytes, RowOffer] | None = None  # under the pepper of a session
         self._sending: tuple[tuple[str, str, bytes], _Words] | None = None  # to a peer in a session, under a pepper
         if self._is_agreed():  # it may have died before it could
@@ -97,7 +108,8 @@ class PartyAlignment:
 
     def standing(self) -> dict[str, Any]:
         """The rows agreed on, or the private intersection that was begun."""
-        agreement, begun = self.agreement(), self._begun()
+        agreement = self.agreement()
+        begun = self._begun()
         if agreement is not None:
             return {"session": agreement.session, "rows": agreement.rows}
         return {"begun": begun} if begun else {}
@@ -114,7 +126,8 @@ class PartyAlignment:
 
     def _may_align(self, session: str) -> None:
         """A party agrees on rows once; its operator lets it do so again (`colonnade party realign`)."""
-        agreement, begun = self.agreement(), self._begun()
+        agreement = self.agreement()
+        begun = self._begun()
         if agreement is not None and agreement.session != session:
             raise PolicyRefused(f"this party has agreed on rows; to ask again would tell the difference. {_REALIGN}")
         if agreement is None and begun not in (None, session):
@@ -137,7 +150,8 @@ class PartyAlignment:
 
     def share(self, asked: Aligning) -> Said:
         """Its part of the pepper, sealed for each other party."""
-        session, peers = asked.session, asked.peers
+        session = asked.session
+        peers = asked.peers
         self._may_align(session)
         keyring = self._meet(session, peers, asked.blobs)
         sealed = self._share(session).seal(keyring, dict.fromkeys(peers, PEPPER))
@@ -166,9 +180,11 @@ class PartyAlignment:
 
         Four blobs a peer: its key and signature, its share as sealed for this party.
         """
-        session, peers = asked.session, asked.peers
+        session = asked.session
+        peers = asked.peers
         self._may_align(session)
-        blobs, size = asked.blobs, 4 * len(peers)
+        blobs = asked.blobs
+        size = 4 * len(peers)
         if set(peers) != set(self.file.members) - {self.name} or len(blobs) != size + more:
             raise ProtocolError("an alignment needs every party of the federation file, once")
         keyring = self._meet(session, peers, [part for at in range(0, size, 4) for part in blobs[at : at + 2]])
@@ -196,7 +212,8 @@ class PartyAlignment:
         """Party → label holder: a block of its keys, blinded, filled up and in a secret order."""
         holder = self._way("psi", holds=False)
         session, keyring, pepper, _ = self._open_session(asked, 0)
-        at, most = _block_in(asked, self._most(self.name)), self._most(self.name)
+        at = _block_in(asked, self._most(self.name))
+        most = self._most(self.name)
         words = self._words(
             session, holder, pepper, lambda whole: psi.psi_fill(whole, most, self._psi_key(session, holder))
         )
@@ -218,21 +235,25 @@ class PartyAlignment:
         at = _block_in(asked, most)
         request = keyring.open(holder, REQUEST + 2 * at, *sealed)
         self._once(session, f"request {at}", _hash(request))
-        key, size = self._psi_key(session, holder), psi.block_size(most, at)
+        key = self._psi_key(session, holder)
+        size = psi.block_size(most, at)
         response = self._made(session, f"response {at}", lambda: psi.blind_again(request, key, size))
         return self._seal(session, keyring, {holder: RESPONSE + 2 * at}, response, f"response {at}")
 
     def keep(self, asked: PartOfBlock) -> Said:
         """At the label holder: a block of a party's keys, blinded again, or a block of its answers."""
-        holder, peers = self._way("psi", holds=True), self._peers()
+        holder = self._way("psi", holds=True)
+        peers = self._peers()
         session, keyring, _, sealed = self._open_session(asked, 2)
-        peer, what = self._peer_in(asked, peers), asked.part
+        peer = self._peer_in(asked, peers)
+        what = asked.part
         places = {"setup": (SETUP, self._most(peer)), "response": (RESPONSE, self._most(holder) + DECOYS)}
         if what not in places:
             raise WireError("a block is a part of a setup or of a response")
         place, most = places[what]
         at = _block_in(asked, most)
-        body, size = keyring.open(peer, place + 2 * at, *sealed), psi.block_size(most, at)
+        body = keyring.open(peer, place + 2 * at, *sealed)
+        size = psi.block_size(most, at)
         # Before it is looked at: whether another answer finds the same rows would tell about one key after the other.
         self._once(session, f"{what} {at} of {peer}", _hash(body))
         if f"answer of {peer}" not in self._answers(session):
@@ -293,7 +314,8 @@ class PartyAlignment:
         peers = self._peers()
         peer = self._peer_in(asked, peers)
         left = self._left(session, len(self._offer(session, pepper).digests), peers[: peers.index(peer)])
-        size, key = self._most(self.name) + DECOYS, self._psi_key(session, peer)
+        size = self._most(self.name) + DECOYS
+        key = self._psi_key(session, peer)
 
         def filled(words: Sequence[bytes]) -> list[bytes]:
             return psi.psi_fill([word if stays else None for word, stays in zip(words, left, strict=True)], size, key)
@@ -309,7 +331,8 @@ class PartyAlignment:
         """What this party sends to a peer in a session; made once, since it is asked block by block."""
         name = session, peer, pepper
         if self._sending is None or self._sending[0] != name:
-            words, key = fill(psi.psi_words(self.data.keys, self._offer(session, pepper))), self._psi_key(session, peer)
+            words = fill(psi.psi_words(self.data.keys, self._offer(session, pepper)))
+            key = self._psi_key(session, peer)
             # Blocks are on disk: those of a table that changed meanwhile would stand among those of the old one.
             framed = b"".join([len(word).to_bytes(4, "little") + word for word in words])
             self._once(session, f"words for {peer}", hmac.digest(key, framed, "sha256"))
@@ -377,7 +400,8 @@ class PartyAlignment:
 
     def agreed(self, asked: Aligning) -> Agreed:
         """Keep which rows all parties have; several alignments may have been prepared, one is kept."""
-        digests, holder = self.file.align == "digests", self.file.label[0]
+        digests = self.file.align == "digests"
+        holder = self.file.label[0]
         session, keyring, pepper, rest = self._open_session(asked, 1 if digests else 2 * (self.name != holder))
         offered = self._offer(session, pepper)
         bits = rest[0] if digests else self._intersect(session, keyring, offered, rest)

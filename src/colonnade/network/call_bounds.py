@@ -16,7 +16,9 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput
 
 CEILING = 8 << 20  # bytes of a call, whatever the federation
-ROUNDS, STEPS, PATTERN = 10**7, 10**6, 4096
+ROUNDS = 10**7
+STEPS = 10**6
+PATTERN = 4096
 WHOLE = 2**53
 _DEPTH = 12
 _SEED = 2**256

@@ -355,7 +355,9 @@ class RevocationList:
     LOOK_AGAIN = 0.25  # seconds: between two looks at the file, since every message asks
 
     def __init__(self, path: Path, authority: Path, newest: NewestList | None = None) -> None:
-        self._path, self._authorities, self._newest = path, _read_all(authority), newest or NewestList()
+        self._path = path
+        self._authorities = _read_all(authority)
+        self._newest = newest or NewestList()
         self._lock = threading.Lock()
         if self._newest.known and not path.is_file():
             raise InvalidInput(
@@ -363,7 +365,9 @@ class RevocationList:
                 "on it would be let in. Put it back, or fetch the authority's newest list."
             )
         self._serials = self._read()  # a mistake in the set-up is told at once
-        self._seen, self._looked, self._readable = self._stamp(), time.monotonic(), True
+        self._seen = self._stamp()
+        self._looked = time.monotonic()
+        self._readable = True
 
     def _read(self) -> frozenset[int]:
         found = read_list(self._path, self._authorities)
@@ -378,10 +382,12 @@ class RevocationList:
             return True if serial in self._serials else False if self._readable else None
 
     def _look(self) -> None:
-        before, self._looked = self._readable, time.monotonic()
+        before = self._readable
+        self._looked = time.monotonic()
         try:
             if (stamp := self._stamp()) != self._seen or not before:
-                self._serials, self._seen = self._read(), stamp
+                self._serials = self._read()
+                self._seen = stamp
             self._readable = True
         except (InvalidInput, StoreError, OSError) as error:
             self._readable = False

@@ -34,9 +34,13 @@ from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.run_store import RunStore, abort_run
 
 TROUBLES = 20
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a job is tried again
+# seconds before a job is tried again
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
 ASKED_AGAIN = 120.0  # seconds at most before a job that an operator has not decided on is proposed again
-TICK, TELL = 0.1, 1.0  # seconds between two looks at everything, and between two notes of how far runs have come
+# seconds between two looks at everything, and between two notes of how far runs have come
+TICK = 0.1
+TELL = 1.0
 FAREWELL = 10.0
 
 _FRESH = multiprocessing.get_context("forkserver")  # a process that has imported everything, and holds no stream
@@ -69,7 +73,12 @@ class CoordinatorService:
     def __init__(
         self, board: Board, file: FederationFile, store: Path, work: Callable[..., None], *given: Any, most: int = 4
     ) -> None:
-        self.board, self.file, self.store, self.work, self.given, self.most = board, file, store, work, given, most
+        self.board = board
+        self.file = file
+        self.store = store
+        self.work = work
+        self.given = given
+        self.most = most
         with contextlib.closing(RunStore(store)) as runs:  # makes the folder, and refuses one that is damaged
             held = runs.lock("service")
         if held is None:  # two services over one store would each take the other's runs for dead

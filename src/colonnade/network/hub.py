@@ -79,12 +79,15 @@ class Grpc:
     """
 
     def __init__(self, address: str, certs: str | Path | Tls, *, patience: float = 600.0) -> None:
-        self.address, self.patience = address, patience
+        self.address = address
+        self.patience = patience
         self.tls = certs if isinstance(certs, Tls) else tls_in(certs, COORDINATOR)
         self.metrics = Metrics()
         self._board: Board | None = None
         self._file: FederationFile | None = None
-        self.session, self.rows = "", 0  # of the rows agreed on; empty where they need no agreement
+        # of the rows agreed on; empty where they need no agreement
+        self.session = ""
+        self.rows = 0
         self.absent: dict[NodeId, PeerTimeout] = {}  # who did not come, where enough did to go on with a run
 
     def __enter__(self) -> Self:
@@ -124,7 +127,8 @@ class Grpc:
             transport = _transport()
             pins = {name: member.pin for name, member in file.members.items()}
             made = transport.Switchboard(self.address, self.tls, pins, metrics=self.metrics)
-            self._board, self._file = made, file
+            self._board = made
+            self._file = file
             made.start()
         assert self._board is not None
         return self._board
@@ -185,7 +189,8 @@ class Grpc:
         if troubles := _mismatches(file, found):
             raise InvalidInput(f"{troubles[0]}. Nothing was sent.")
         if file.on is None:
-            self.session, self.rows = "", 0
+            self.session = ""
+            self.rows = 0
             return Federation.elsewhere(file)
         sessions = {(said.session, said.rows) for said in found.values()}
         if self.absent and (None, None) in sessions:
@@ -200,7 +205,8 @@ class Grpc:
                 f"the parties keep other agreements on rows ({known} have one). Let all run `colonnade party realign`."
             )
         session, rows = sessions.pop()
-        self.session, self.rows = str(session), int(rows or 0)
+        self.session = str(session)
+        self.rows = int(rows or 0)
         return Federation.elsewhere(file, rows, str(session))
 
     def hello(self, file: FederationFile, *, spared: bool = False) -> dict[str, Greeting]:
@@ -213,7 +219,8 @@ class Grpc:
         spared
             True: of as many parties as a run could go on with, by their quorum.
         """
-        board, here = self.open(file), set(file.members)
+        board = self.open(file)
+        here = set(file.members)
         self.absent = {}
         try:
             board.wait_for(file.members, self.patience)

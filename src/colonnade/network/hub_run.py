@@ -63,7 +63,10 @@ class HubRun:
     def __init__(
         self, hub: Grpc, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener, call: Call
     ) -> None:
-        self.hub, self.run, self.listener, self.call = hub, run, listener, call
+        self.hub = hub
+        self.run = run
+        self.listener = listener
+        self.call = call
         self.names = list(setups)
         self.parties = {name: RemoteParty(self, name) for name in setups if name != COORDINATOR}
         here = COORDINATOR in setups
@@ -197,7 +200,8 @@ class LostParties:
     """
 
     def __init__(self, run: HubRun, quorum: int) -> None:
-        self.run, self.quorum = run, quorum
+        self.run = run
+        self.quorum = quorum
         self.asked: dict[NodeId, float] = {}  # by party: when it was given its last turn
         self._told: set[tuple[NodeId, float]] = set()
         here = run.local
@@ -216,7 +220,8 @@ class LostParties:
         return self.quorum > 0 and len(self.run.parties) - len(self.lost) - more >= self.quorum
 
     def _lose(self, party: NodeId) -> bool:
-        run, left = self.run, len(self.run.parties) - len(self.lost) - 1
+        run = self.run
+        left = len(self.run.parties) - len(self.lost) - 1
         if party == run.hub.label or not self._spares(1) or run.local is None:
             return False
         with run.local.log.atomic():
@@ -253,7 +258,8 @@ class RemoteParty:
     """One party of a run as a Host: it is asked over its line."""
 
     def __init__(self, run: HubRun, name: NodeId) -> None:
-        self.run, self.name = run, name
+        self.run = run
+        self.name = name
         self.places: Counter[NodeId] = Counter()  # by receiver, where the next letter stands at least
 
     def has_begun(self) -> Promise[bool]:
@@ -350,7 +356,8 @@ class RemoteParty:
 
     def letters(self, found: Sent) -> list[Letter]:
         """What a party sends: in its own name, to somebody here, and nothing twice."""
-        run, name = self.run, self.name
+        run = self.run
+        name = self.name
         letters = letters_in(found.letters, run.run)
         for letter in letters:
             if letter.sender != name or letter.receiver not in run.names:
@@ -375,7 +382,9 @@ class RunLog:
     """
 
     def __init__(self, run: str, *, alone: bool) -> None:
-        self.run, self.alone = run, alone  # alone: the parties of a graph, without a coordinator
+        # alone: the parties of a graph, without a coordinator
+        self.run = run
+        self.alone = alone
         self.round = 0
         self.traffic: Traffic | None = None
         self.began = self.told = time.monotonic()
@@ -450,7 +459,8 @@ def read_standing(found: Stood, parties: Iterable[NodeId]) -> Standing:
 
 def read_replaced(raw: Iterable[tuple[str, str, str]], names: Iterable[str]) -> tuple[Replaced, ...]:
     """Ledgers that a party says were replaced: they stand in statements, so in plain words."""
-    found, known = [Replaced(*one) for one in raw], {COORDINATOR, *names}
+    found = [Replaced(*one) for one in raw]
+    known = {COORDINATOR, *names}
     if not all(one.node in known and is_replaced(one) for one in found):
         raise ValueError("a node, a time and a mark for each ledger that was replaced")
     return tuple(found)

@@ -68,7 +68,9 @@ class Inbox:
 
     def __init__(self, store: Path, hours: float = 72.0, describe: Callable[[Request], str] = repr) -> None:
         """describe  what an operator is shown of a request."""
-        self.path, self.seconds, self.describe = store.expanduser() / "inbox.db", 3600.0 * hours, describe
+        self.path = store.expanduser() / "inbox.db"
+        self.seconds = 3600.0 * hours
+        self.describe = describe
         self._file = SharedFile(self.path, _SCHEMA, _FORMAT, "Free space or make it writable.")
         self._db, self._explained = self._file.db, self._file.explained
 

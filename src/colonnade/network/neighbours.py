@@ -57,7 +57,9 @@ class Neighbours:
                 f"the federation file gives {name!r} the address {address!r} and its own file says listen = "
                 f"{listen!r}: either both are there, or none. Listening opens a port of this machine."
             )
-        self.name, self.patience, self.metrics = name, patience, metrics or Metrics()
+        self.name = name
+        self.patience = patience
+        self.metrics = metrics or Metrics()
         self._letters: dict[str, dict[tuple[str, int], Letter]] = {}  # by run, then by sender and place
         self._held: Counter[str] = Counter()  # bytes, by sender
         self._arrived = threading.Condition()
@@ -137,7 +139,8 @@ class Neighbours:
             self._arrived.notify_all()
 
     def _keep(self, held: dict[tuple[str, int], Letter], letter: Letter) -> None:
-        sender, known = letter.sender, held.get((letter.sender, letter.sequence))
+        sender = letter.sender
+        known = held.get((letter.sender, letter.sequence))
         if known is not None and known.body != letter.body:
             raise WireError("other bytes for a letter that is here already")
         if known is None and self._held[sender] + _room(letter) > HELD:

@@ -45,7 +45,9 @@ class _Door:
     """What every request passes on its way to a route."""
 
     def __init__(self, app: ASGIApp, refuse: Refuse, always: Collection[str]) -> None:
-        self.app, self.refuse, self.always = app, refuse, always
+        self.app = app
+        self.refuse = refuse
+        self.always = always
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)

@@ -32,7 +32,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from colonnade.network.page_app import BUSY
 
 ARRIVAL = 10.0  # seconds for a request to arrive, and for its answer to be read
-CONNECTIONS, A_SOURCE = 64, 16
+CONNECTIONS = 64
+A_SOURCE = 16
 HEAD = 1 << 14  # bytes of a request without its body
 
 _KNOCKING = 512  # a crowd may knock at once; nobody waits for a second knock
@@ -183,7 +184,8 @@ class _Server(uvicorn.Server):
         self, config: uvicorn.Config, listener: socket.socket, tls: ssl.SSLContext | None, refused: Counter[str]
     ) -> None:
         super().__init__(config)
-        self.tls, self.book = tls, Book(refused)
+        self.tls = tls
+        self.book = Book(refused)
         self._listener = listener
         self._accepting: asyncio.Task[None] | None = None
 

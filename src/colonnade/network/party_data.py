@@ -150,7 +150,8 @@ class PartyData:
 
     def check_width(self, roster: Roster) -> None:
         """Before a run is reserved: the table has as many columns as everybody counts on."""
-        schema, due = self.member.schema, len(roster.positions[self.name])
+        schema = self.member.schema
+        due = len(roster.positions[self.name])
         width = self.table.shape[1] if schema is None else schema.bent(roster.depth).width
         if width != due:
             raise InvalidInput(
@@ -177,7 +178,8 @@ class PartyData:
     def offer(self, pepper: bytes) -> RowOffer:
         """Its keyed digests, cut to the unit's rows where this party knows whom rows are about."""
         assert self.file.on is not None
-        unit, cuts = self.file.unit, self.file.people == self.name
+        unit = self.file.unit
+        cuts = self.file.people == self.name
         people = self.table[unit.name] if cuts else None
         return offer(self.keys, pepper, least=self.member.policy.least, people=people, rows=unit.rows)
 
@@ -210,7 +212,8 @@ class PartyData:
         notes: tuple[str, ...] = ()
         beside: dict[str, NDArray[Any]] = {}
         if self.file.on is None:
-            matrix, labels = self._matrix(), self.labels
+            matrix = self._matrix()
+            labels = self.labels
         else:
             own = self.table if agreement is None else self.table[agreement.places(self.offer(agreement.pepper))]
             holder, column = self.file.label
@@ -230,7 +233,8 @@ class PartyData:
     def _labels_in(self, column: pl.Series, job: Job | None) -> NDArray[Any]:
         """Labels of its table: numbers, or −1 and 1 where the federation file names a class. A private run takes every
         other word for the other class: an error would tell whether one occurs."""
-        labels, classes = column.to_numpy(), self.file.classes
+        labels = column.to_numpy()
+        classes = self.file.classes
         if classes is None:
             return labels
         private = job is not None and job.privacy is not None
@@ -271,7 +275,8 @@ class PartyData:
             matrix = self._matrix()
         else:
             encoded = schema.encode(self.table)
-            matrix, beyond = encoded.matrix, encoded.clipped
+            matrix = encoded.matrix
+            beyond = encoded.clipped
         if self.scoring:
             return (), ()
         block = Block(matrix, np.arange(matrix.shape[1]), beyond=beyond)
@@ -355,11 +360,14 @@ class Scoring:
     """One party's models and scores."""
 
     def __init__(self, data: PartyData, store: Path) -> None:
-        self.data, self.store, self.models = data, store, data.models or store
+        self.data = data
+        self.store = store
+        self.models = data.models or store
 
     def equip(self, method: MaskedScores) -> MaskedScores:
         """The method with this party's own coefficients of the model it names."""
-        part, member = self._part(method.model), self.data.member
+        part = self._part(method.model)
+        member = self.data.member
         x = np.asarray(part["coefficients"], np.float64)
         features = list(member.schema.bent(method.curves).features) if member.schema is not None else None
         width = member.width if features is None else len(features)

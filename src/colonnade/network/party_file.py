@@ -115,7 +115,8 @@ class Limits:
 
     def objection(self, asked: Request) -> str | None:
         """Why a run does not pass by itself; None if it does."""
-        method, privacy = asked.call.method, asked.call.privacy
+        method = asked.call.method
+        privacy = asked.call.privacy
         if type(method).__name__ not in self.methods:
             return f"methods does not name {type(method).__name__}"
         if isinstance(method, MaskedScores):
@@ -157,7 +158,8 @@ class PartyFile:
 
     @classmethod
     def load(cls, path: str | Path) -> PartyFile:
-        at, text = Path(path), read_text(path)
+        at = Path(path)
+        text = read_text(path)
         raw = parse_toml(text, path)
         with placed(path, text):
             check_version(raw, _VERSION)
@@ -165,7 +167,8 @@ class PartyFile:
 
     @classmethod
     def _made(cls, at: Path, said: PartyTable) -> PartyFile:
-        folder, limits = at.parent, _limits(said.limits)
+        folder = at.parent
+        limits = _limits(said.limits)
         file = FederationFile.load(folder / said.federation)
         if (hub := said.hub or file.hub) is None:
             raise InvalidInput('hub = "host:port" is missing here and in the federation file')
@@ -186,10 +189,12 @@ class PartyFile:
     @unquoted()
     def read_data(self) -> PartyData:
         """The party's table, read from where its file says."""
-        source, labels = str(self.data["source"]), self.data.get("labels")
+        source = str(self.data["source"])
+        labels = self.data.get("labels")
         if "://" not in source:
             source = str(self.path.parent / source)
-        table, y = read_table(source, self.data.get("query"), self.federation_file, self.name), None
+        table = read_table(source, self.data.get("query"), self.federation_file, self.name)
+        y = None
         if isinstance(table, tuple):  # a file of rows with their labels
             table, y = table
         if labels is not None:
@@ -245,7 +250,8 @@ def read_table(source: str, query: str | None, file: FederationFile, name: str) 
     if file.on is None:
         public = file.members[name].width if matrices.kind_of(Path(source)) in matrices.TEXT else None
         return read(source, query=query, columns=public)
-    table, schema = table_at(source, query=query), file.members[name].schema
+    table = table_at(source, query=query)
+    schema = file.members[name].schema
     texts = {file.on, *([file.unit.name] if file.people == name else [])}
     named = {*texts, *(column.name for column in (schema.columns if schema else ()))}
     named |= {file.label[1]} if file.label[0] == name else set()

@@ -234,7 +234,8 @@ class PartyRun:
 
     def meet(self, peers: Sequence[str], blobs: Sequence[bytes]) -> None:
         """The others' keys for covering letters, and their word that they hold the same rows in the same order."""
-        agreement, data = self.proposal.agreement, self.scoring.data
+        agreement = self.proposal.agreement
+        data = self.scoring.data
         each = 2 * (self.cover is not None) + (agreement is not None)
         missing = set(data.file.members) - {self.name, *peers}
         once = len(set(peers)) == len(peers) == len(data.file.members) - 1 - len(missing)
@@ -253,7 +254,8 @@ class PartyRun:
 
     def _spares(self, missing: set[str]) -> bool:
         """Whether the run may go on without these: they are then lost here, whatever the hub says of them later."""
-        file, quorum = self.scoring.data.file, self.host.setup.quorum
+        file = self.scoring.data.file
+        quorum = self.host.setup.quorum
         enough = quorum > 0 and len(file.members) - len(missing) >= quorum and file.label[0] not in missing
         return not missing or enough
 
@@ -358,6 +360,7 @@ class PartyRun:
 
 def cover_letter(cover: Keyring, letter: Letter) -> Letter:
     """A letter between parties as the hub may carry it."""
-    receiver, place = letter.receiver, letter.sequence
+    receiver = letter.receiver
+    place = letter.sequence
     sealed = cover.seal({receiver: place}, letter.body, f"{receiver}/{place}")[receiver]
     return letter.with_body(encode(Sealed(*sealed), guarded=False), type_name(letter.body))

@@ -79,8 +79,14 @@ from colonnade.runtime.run_store import RunStore
 
 PROTOCOL = 8  # since 8 questions and answers are msgpack
 # Of runs that this process does not hold. One that is put off is proposed again, as one that nobody has decided on.
-PROPOSALS_AT_ONCE, PROPOSALS_A_SECOND = 200, 5.0
-OK, UNAVAILABLE, DIVERGED, UNKNOWN, UNDECIDED = 0, 16, 17, 18, 19  # beside the codes of runtime/program.py
+PROPOSALS_AT_ONCE = 200
+PROPOSALS_A_SECOND = 5.0
+# beside the codes of runtime/program.py
+OK = 0
+UNAVAILABLE = 16
+DIVERGED = 17
+UNKNOWN = 18
+UNDECIDED = 19
 
 _USED_NAMES = {OWNER, "node", "align", "store"}  # in the records they stand for something else than a run
 
@@ -100,7 +106,10 @@ class PartyService:
     ) -> None:
         if public_key(identity) != data.member.public_key:
             raise InvalidInput(f"the federation file pins another signing key for {data.name!r}. Use that one.")
-        self.data, self.name, self.identity, self.approve = data, data.name, identity, approve
+        self.data = data
+        self.name = data.name
+        self.identity = identity
+        self.approve = approve
         self.asks_again = False  # True: who approves keeps its answers itself, and may think again until a run begins
         self.withdraw: Callable[..., None] = lambda *_: None  # of these runs nobody waits for an operator any more
         self.neighbours = neighbours  # None: all letters go through the hub
@@ -157,7 +166,8 @@ class PartyService:
 
     def hello(self, _: Asked) -> Greeting:
         """Who is there: versions, the federation file, the clock, the rows agreed on."""
-        file, clock = self.data.file.digest, time.time()
+        file = self.data.file.digest
+        clock = time.time()
         return Greeting(protocol=PROTOCOL, version=installed(), file=file, clock=clock, **self.aligning.standing())
 
     def reach(self, _: Asked) -> Reached:
@@ -281,7 +291,8 @@ class PartyService:
     def _begin(self, proposal: Proposal, priced: Priced) -> PartyRun:
         """The run at this party, with its table: after everything was approved and reserved."""
         job, method, _ = priced
-        run, told = proposal.run, proposal.told
+        run = proposal.run
+        told = proposal.told
         block = self.data.block(job, proposal.agreement, learns=not isinstance(method, MaskedScores))
         self._keep_to(run, "table", block.digest().encode())
         around = neighbours(job, method)[self.name]
@@ -323,7 +334,9 @@ class PartyService:
 
     def remember(self, asked: Remembered) -> Said:
         """Keep where other ledgers stand: at the start and at the end of a run that this party knows."""
-        run, when, heads = _run_name(asked), asked.when, _read_heads(asked.heads)
+        run = _run_name(asked)
+        when = asked.when
+        heads = _read_heads(asked.heads)
         if when not in ("start", "end") or not self.log.rows(run, "open"):
             raise ProtocolError("heads are kept at the start and at the end of a run")
         if strangers := heads.keys() - {COORDINATOR, *self.data.file.members}:
@@ -344,7 +357,8 @@ class PartyService:
         return run.say_again(self.neighbours)
 
     def turn(self, asked: Brought) -> Turned:
-        run, name = self._met_run(asked), _run_name(asked)
+        run = self._met_run(asked)
+        name = _run_name(asked)
         letters = run.incoming(asked.letters, self.neighbours)
         try:
             done = run.host.turn(letters)
@@ -367,7 +381,8 @@ class PartyService:
 
     def learned(self, asked: Based) -> Said:
         """What fallbacks of the run's model follow from: once, and while the run is open, as its coefficients came."""
-        run, basis = _run_name(asked), asked.basis
+        run = _run_name(asked)
+        basis = asked.basis
         path = basis_path(self.run_store.folder, run)
         begun = bool(self.log.rows(run, "open")) and not self.log.holds(run, "close")
         if not begun or (path.exists() and path.read_text(encoding="ascii") != basis):

@@ -29,7 +29,10 @@ class PartyStatus:
         self, store: Path, name: str, policy: Policy, inbox: Inbox | None = None, identity: bytes | None = None
     ) -> None:
         """identity  the party's signing key: by its snapshot a long ledger is read in a moment."""
-        self.path, self.name, self.policy, self.inbox = RunStore.path_in(store, name), name, policy, inbox
+        self.path = RunStore.path_in(store, name)
+        self.name = name
+        self.policy = policy
+        self.inbox = inbox
         self._identity = identity
         self._read: tuple[float, dict[str, float]] = (-FRESH, {})
 

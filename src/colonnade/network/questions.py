@@ -278,7 +278,9 @@ class Question(StrEnum):
     def __new__(cls, name: str, phase: Phase, asked: type[Asked], said: type[Said]) -> Question:
         made = str.__new__(cls, name)
         made._value_ = name
-        made.phase, made.asked, made.said = phase, asked, said
+        made.phase = phase
+        made.asked = asked
+        made.said = said
         return made
 
     def __repr__(self) -> str:
@@ -313,7 +315,8 @@ def _plain(value: object) -> float:
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
 _read_any = msgspec.msgpack.Decoder(dict[str, Any])
-_read_name, _read_code = msgspec.msgpack.Decoder(_Named), msgspec.msgpack.Decoder(_Coded)
+_read_name = msgspec.msgpack.Decoder(_Named)
+_read_code = msgspec.msgpack.Decoder(_Coded)
 
 
 @cache

@@ -18,7 +18,8 @@ class RateLimit:
     """`allow(name)` takes a token: 0 if there was one, else the seconds until there is."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.rate, self.burst = rate, burst
+        self.rate = rate
+        self.burst = burst
         self._clock = clock
         self._full_at: dict[str, float] = {}  # when the bucket of a name will be full again
         self._lock = threading.Lock()

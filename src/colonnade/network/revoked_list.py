@@ -95,7 +95,9 @@ class NewestList:
     """What was read last. Without a path it lasts as long as the process; `kept` False writes nothing."""
 
     def __init__(self, path: Path | None = None, *, kept: bool = True) -> None:
-        self._path, self._kept, self._lock = path, kept, threading.Lock()
+        self._path = path
+        self._kept = kept
+        self._lock = threading.Lock()
         self._read: dict[str, Edition] = {}
         self._load()
 

@@ -59,7 +59,8 @@ class RunLine:
 
     def __init__(self, pipe: Connection, progress: Callable[[], tuple[str, int]]) -> None:
         """progress  the run's name and its round, as far as they are known."""
-        self._pipe, self._progress = pipe, progress
+        self._pipe = pipe
+        self._progress = progress
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[Parcel]] = {}
         self._lock = threading.Lock()
@@ -68,7 +69,8 @@ class RunLine:
     def ask(self, party: str, request: bytes, *, timeout: float | None = None) -> Future[bytes]:
         run, round_ = self._progress()
         head = {"party": party, "timeout": timeout, "run": run, "round": round_}
-        asked, answered = self._send("ask", head, (request,)), Future[bytes]()
+        asked = self._send("ask", head, (request,))
+        answered = Future[bytes]()
 
         def settle(found: Future[Parcel]) -> None:
             parcel = found.result()
@@ -142,7 +144,9 @@ class LinedHub(Grpc):
     def __init__(self, pipe: Connection, file: FederationFile, tls: Tls, patience: float, store: Path) -> None:
         super().__init__("", tls, patience=patience)
         self.line = RunLine(pipe, self._progress)
-        self._board, self._file, self._store = self.line, file, store
+        self._board = self.line
+        self._file = file
+        self._store = store
         self._run: HubRun | None = None
 
     def _progress(self) -> tuple[str, int]:
@@ -193,8 +197,12 @@ class RunDesk:
     """The service's end of one pipe: two threads that carry questions to the streams, and answers back."""
 
     def __init__(self, pipe: Connection, board: Board, members: Collection[str]) -> None:
-        self.pipe, self.board, self.members = pipe, board, tuple(members)
-        self.run, self.round, self.bytes = "", 0, 0
+        self.pipe = pipe
+        self.board = board
+        self.members = tuple(members)
+        self.run = ""
+        self.round = 0
+        self.bytes = 0
         self.ending: tuple[str, str] | None = None  # the last word of the run's process: a state, and why
         self._out: SimpleQueue[bytes | None] = SimpleQueue()
         self._threads = [

@@ -173,7 +173,10 @@ class Approved:
                     f"a fallback of the order {order.id} is without {', '.join(one.without)} and has coefficients of "
                     f"{', '.join(one.coefficients)}: these are not the parties of the federation file. Nothing leaves."
                 )
-        self.order, self.file, self.name, self.store = order, file, name, store
+        self.order = order
+        self.file = file
+        self.name = name
+        self.store = store
         self.log = store.log(name)
         self.ledger = Ledger(self.log, name, file.members[name].policy, identity=identity)
         self._identity = identity

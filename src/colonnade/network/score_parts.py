@@ -47,8 +47,10 @@ from colonnade.privacy.store import FileLog
 WINDOW = 1 << 16  # numbers whose answers are kept; those before them get nothing
 FAR = 1 << 40  # numbers that are skipped at a time at most: 2^64 last for ever
 DIGEST = 16
-_MAGIC, _REPLY = b"csq2", b"csa2"
-_ITEM, _ANSWER = struct.Struct(f"<QH{DIGEST}s"), struct.Struct("<QBQ")
+_MAGIC = b"csq2"
+_REPLY = b"csa2"
+_ITEM = struct.Struct(f"<QH{DIGEST}s")
+_ANSWER = struct.Struct("<QBQ")
 _MASK = struct.Struct("<QH")
 _LARGEST = 1 << 63
 _COARSE = 2 * 10**9  # nanoseconds
@@ -131,7 +133,9 @@ class Quota:
     """Rows of a day, reserved in durable blocks; and request numbers, of which those below `floor` may be used up."""
 
     def __init__(self, approved: Approved, clock: Callable[[], str] = today) -> None:
-        self._log, self._order, self._clock = approved.log, approved.order, clock
+        self._log = approved.log
+        self._order = approved.order
+        self._clock = clock
         self._ledger = None if approved.name == approved.file.label[0] else approved.ledger
         self._size = max(1, approved.order.rows_a_day // 100)
         self._used: Counter[str] = Counter()  # by day, of all processes
@@ -142,7 +146,8 @@ class Quota:
         if self._last:
             self.witness.stands_at(self._last)
         self._below = self._next = self.floor  # numbers below the first may be used; the second is the next to give
-        self._day, self._left = "", 0
+        self._day = ""
+        self._left = 0
 
     def take(self, rows: int, number: int | None = None) -> int | None:
         """Use up `rows` rows: the first of as many numbers, or None if the day has no more.
@@ -152,7 +157,9 @@ class Quota:
         with self._lock:
             day = max(self._clock(), self._day)
             if day != self._day:
-                self._day, self._left = day, 0  # what is left of a block belongs to its day
+                # what is left of a block belongs to its day
+                self._day = day
+                self._left = 0
             first = self._next if number is None else number
             if (rows > self._left or first + rows > self._below) and not self._reserve(rows, first):
                 return None
@@ -176,7 +183,8 @@ class Quota:
                 self._ledger.record(self._order.run, self._blocks, 0, SCORES, words, self._blocks)
             last = self._log.length()
         self.witness.stands_at(last)
-        self._left, self._below = self._left + more, below
+        self._left = self._left + more
+        self._below = below
         return True
 
     def _look(self) -> None:
@@ -243,8 +251,12 @@ class Learned:
     """
 
     def __init__(self, data: PartyData, models: Path, order: Order) -> None:
-        self._data, self._path, self._order = data, rows_path(models, order.model), order
-        self._found, self._read, self._stamp = np.zeros(data.rows, np.bool_), set[Path](), 0
+        self._data = data
+        self._path = rows_path(models, order.model)
+        self._order = order
+        self._found = np.zeros(data.rows, np.bool_)
+        self._read = set[Path]()
+        self._stamp = 0
         if not (order.training_rows or self._path.is_file()):
             raise InvalidInput(
                 f"{data.name!r} has no record of the rows that run {order.model} was learned from, so it cannot "
@@ -280,7 +292,8 @@ class Masks:
     """The masks that one party adds for the others of a model: they cancel if all were asked for the same row."""
 
     def __init__(self, keyring: Keyring, approved: Approved) -> None:
-        me, holder = approved.name, approved.file.label[0]
+        me = approved.name
+        holder = approved.file.label[0]
         self._pairs: list[list[tuple[bytes, int]]] = []
         for model in range(1 + len(approved.order.fallbacks)):
             parties = [name for name in approved.order.parties(approved.file, model) if name != holder]
@@ -343,9 +356,11 @@ class Answerer:
     """What a party other than the label holder answers."""
 
     def __init__(self, approved: Approved, data: PartyData, clock: Callable[[], str] = today) -> None:
-        self.order, holder = approved.order, approved.file.label[0]
+        self.order = approved.order
+        holder = approved.file.label[0]
         keyring = approved.keyring()
-        self._approved, self._clock = approved, clock
+        self._approved = approved
+        self._clock = clock
         self.rows = Rows(data, approved.order, approved.store.folder)
         self._masks = Masks(keyring, approved)
         pair = keyring.shared(holder, "score rows")
@@ -359,7 +374,8 @@ class Answerer:
 
     def answer(self, raw: bytes) -> bytes:
         """The parts of a message's rows; LedgerDamaged where this party's store was put back."""
-        asks, holder = unpack_asks(self.order, raw), self._approved.file.label[0]
+        asks = unpack_asks(self.order, raw)
+        holder = self._approved.file.label[0]
         self.quota.witness.hear(holder, places_in(raw))
         parts = [self._one(ask) for ask in asks]
         self.counts.update(part.why.name.lower() for part in parts)

@@ -70,7 +70,8 @@ class Unanswered(Exception):  # not an error of ours: what a request is answered
 
     def __init__(self, status: int, word: str, said: str) -> None:
         super().__init__(said)
-        self.status, self.word = status, word
+        self.status = status
+        self.word = word
 
 
 @dataclass(eq=False)
@@ -101,24 +102,30 @@ class ScoreService:
     ) -> None:
         """certified  who asks shows a certificate; else only programs on this machine may."""
         self.certified = certified
-        self.order, self.name, self._approved, self._clock = approved.order, approved.name, approved, clock
+        self.order = approved.order
+        self.name = approved.name
+        self._approved = approved
+        self._clock = clock
         if approved.name != approved.file.label[0]:
             raise InvalidInput(f"scores are served by {approved.file.label[0]!r}, who holds the labels.")
         keyring = approved.keyring()
         self.others = [name for name in approved.file.members if name != self.name]
         self._pairs = {name: keyring.shared(name, "score rows") for name in self.others}
         self.rows = Rows(data, approved.order, approved.store.folder)
-        self._kind, self._whole = data.keys.dtype, row_order.key_kind(data.keys) in ("whole number", "digits")
+        self._kind = data.keys.dtype
+        self._whole = row_order.key_kind(data.keys) in ("whole number", "digits")
         self._places = {key: place for place, key in enumerate(self.rows.keys)}
         self.lock = only_process(approved)
         self.quota = Quota(approved, clock)
         self.trail = Trail(approved.store.folder, approved.order, approved.name)
-        self._send, self._there = send, there
+        self._send = send
+        self._there = there
         self._damaged: LedgerDamaged | None = None  # another party saw rows that are not in the store
         self._waiting: dict[int, Waiting] = {}  # by number
         self._replies: OrderedDict[tuple[str, str], tuple[bytes, Answered]] = OrderedDict()
         self._going: set[tuple[str, str]] = set()  # requests with an id that are being answered
-        self._lock, self._trailing = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
+        self._trailing = threading.Lock()
         self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self.counts: Counter[str] = Counter()
         self.seconds: Counter[float] = Counter()
@@ -161,7 +168,8 @@ class ScoreService:
         return asker
 
     def _once(self, asker: str, body: bytes) -> Answered:
-        raw, digest = _read(body), hashlib.sha256(body).digest()
+        raw = _read(body)
+        digest = hashlib.sha256(body).digest()
         name = raw.get("id")
         if name is None:
             return self._score(asker, raw)
@@ -434,7 +442,8 @@ class PartLine:
     """A party's line to the label holder: what comes is answered, one message after the other."""
 
     def __init__(self, answerer: Answerer, name: str, holder: str, address: str, tls: Tls, pin: bytes | None) -> None:
-        self._answerer, self._holder = answerer, holder
+        self._answerer = answerer
+        self._holder = holder
         self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._live, name="score-parts", daemon=True)
         around = {holder: Neighbour(address, pin)}

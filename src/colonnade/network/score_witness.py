@@ -41,7 +41,9 @@ class Witness:
 
     def __init__(self, approved: Approved, lock: threading.Lock) -> None:
         """lock  of all who write to the ledger in this process."""
-        self._log, self._ledger, self._lock = approved.log, approved.ledger, lock
+        self._log = approved.log
+        self._ledger = approved.ledger
+        self._lock = lock
         self._note = f"seen in {approved.order.run}"
         try:
             kept = json.loads(self._log.noted(self._note) or b"{}")
@@ -66,7 +68,8 @@ class Witness:
     def hear(self, peer: str, raw: bytes) -> None:
         """What a message of a peer says: this ledger must hold what it saw, and where it stands is kept."""
         count, head, seen_count, seen_head = _PLACES.unpack(raw)
-        came, seen = Place(count, head), Place(seen_count, seen_head)
+        came = Place(count, head)
+        seen = Place(seen_count, seen_head)
         if max(count, seen_count) >= _MOST:
             raise WireError("a place in a ledger that no ledger has")
         if self._knows(peer, came, seen):

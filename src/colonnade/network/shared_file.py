@@ -21,7 +21,8 @@ class SharedFile:
         """number  the format, which the file keeps
         advice  what to do if it cannot be written.
         """
-        self.path, self._advice = path, advice
+        self.path = path
+        self._advice = advice
         with self.explained():
             self.db = open_database(path)
         try:

@@ -82,7 +82,10 @@ class StatusPage:
         if tls is not None and tls.verify_mode is not ssl.CERT_REQUIRED:
             raise InvalidInput("a page under TLS knows peers by their certificates: the context must demand them.")
         check_extra()
-        self.port, self.host, self.tls, self.revoked = port, host, tls, revoked
+        self.port = port
+        self.host = host
+        self.tls = tls
+        self.revoked = revoked
         self.refused: Counter[str] = Counter()
         self._families: list[Callable[[], Iterable[Metric]]] = []
         self._needs: dict[str, Callable[[], bool]] = {}

@@ -152,7 +152,8 @@ class Exchange:
     @property
     def growth(self) -> float:
         """What errors add to the sensitivity, relative to it."""
-        total, draws = 0.0, float(self.mechanism.rows * max(1, len(self.sending)))
+        total = 0.0
+        draws = float(self.mechanism.rows * max(1, len(self.sending)))
         for party in self.sending:
             steps = self._steps(party)
             cut = 2.0 ** (self.cut - 1) * float(np.linalg.norm(steps)) if self.cut else 0.0
@@ -173,7 +174,8 @@ class Exchange:
     @property
     def hints(self) -> float:
         """γ²: what published sums tell of a secret, the largest over all columns of senders and receivers."""
-        rows, worst = self.mechanism.rows, 0.0
+        rows = self.mechanism.rows
+        worst = 0.0
         noise2 = (self.mechanism.weight * self.mechanism.sigma) ** 2
         secrets = 2.0 * math.fsum(side.width for side in self.sides.values())  # a party may both send and receive
         small = longest(np.ones(2 * self.lattice.dimension), secrets, self.lattice) ** 2  # of (r, e₂), or (S, e₀)
@@ -228,7 +230,8 @@ def settle(sides: Mapping[str, Side], pairs: tuple[Pair, ...], mechanism: Mechan
 
 def _too_large(exchange: Exchange) -> str:
     """What does not hold of an exchange with the largest modulus, all bits of which travel."""
-    bits, sigma = exchange.lattice.bits, sigma_left(exchange.hints, exchange.lattice)
+    bits = exchange.lattice.bits
+    sigma = sigma_left(exchange.hints, exchange.lattice)
     room = max(float(room.max()) for room in exchange.rooms.values())
     broken = {
         f"they and their noise take 2^{math.log2(room):.1f} numbers": room > 2.0**bits,

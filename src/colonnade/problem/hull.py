@@ -35,19 +35,26 @@ class Corrector:
     """Finds the best weights of atoms that are added one by one; with the best intercept, where there is one."""
 
     def __init__(self, loss: Loss, constraint: L1Ball | Simplex, y: Floats, intercept: bool = False) -> None:
-        self.loss, self.constraint, self.y, self.intercept = loss, constraint, y, intercept
+        self.loss = loss
+        self.constraint = constraint
+        self.y = y
+        self.intercept = intercept
         self._signed = isinstance(constraint, L1Ball)
         self._atoms = self._nonzeros = 0  # zeros that a dense column stores do not count: both kinds take one way
         self._largest = 0.0  # of all entries
-        self._curvature, self._hessian = np.zeros(0), np.zeros((0, 0))
+        self._curvature = np.zeros(0)
+        self._hessian = np.zeros((0, 0))
         self._place = dict[int, int]()  # the row of each atom in it; row 0 is the intercept's
 
     def best_weights(self, atoms: Any, weights: Floats, scores: Floats) -> Floats:
         """Weights of the atoms in use (CSC) that are at least as good as `weights`, and near the best there are."""
         self._count(atoms)
         used = np.flatnonzero(weights)
-        u, best = weights[used], np.zeros(weights.size)
-        before, enough, fresh = np.inf, 0.0, False
+        u = weights[used]
+        best = np.zeros(weights.size)
+        before = np.inf
+        enough = 0.0
+        fresh = False
         for _ in range(NEWTON_STEPS if used.size else 0):  # where no atom is in use, zero is the best point already
             rows = self.loss.slope(scores, self.y)
             slope = _products(atoms, rows)[used]
@@ -63,7 +70,9 @@ class Corrector:
             best[used] = move[: u.size]
             direction = atoms @ best + (move[-1] if self.intercept else 0.0)
             step = self.loss.minimise_along(scores, direction, self.y)
-            u, scores, before = u + step * best[used], scores + step * direction, gap
+            u = u + step * best[used]
+            scores = scores + step * direction
+            before = gap
             if self.loss.quadratic or (step == 0.0 and fresh):  # the model is right; nothing is left
                 break
         best[used] = back_within(u, self.constraint.radius, self._signed)
@@ -71,7 +80,8 @@ class Corrector:
 
     def _is_rounding(self, gap: float, atoms: Any, rows: Floats) -> bool:
         """Whether the gap may be all rounding: that of a running sum grows like the root of its length."""
-        sizes, unit = np.abs(rows), EPSILON * math.sqrt(rows.size) * self.constraint.radius
+        sizes = np.abs(rows)
+        unit = EPSILON * math.sqrt(rows.size) * self.constraint.radius
         if gap > unit * self._largest * float(sizes.sum()):  # more than the sharper bound below
             return False
         terms = np.empty(atoms.shape[1])
@@ -86,7 +96,8 @@ class Corrector:
             square = (dense_hessian if dense else sparse_hessian)(atoms, used, curvature)
             tilt = _products(atoms, curvature)[used]
             self._hessian = np.block([[np.array([[curvature.sum()]]), tilt[None, :]], [tilt[:, None], square]])
-            self._curvature, self._place = curvature, {int(atom): row for row, atom in enumerate(used, 1)}
+            self._curvature = curvature
+            self._place = {int(atom): row for row, atom in enumerate(used, 1)}
         for atom in used.tolist():
             if atom not in self._place:
                 self._extend_by(atoms, atom)
@@ -121,8 +132,11 @@ def sparse_hessian(atoms: Any, used: Indices, curvature: Floats) -> Floats:
 
 def dense_hessian(atoms: Any, used: Indices, curvature: Floats) -> Floats:
     """MᵀDM as a sum over dense blocks of rows of √D·M."""
-    rows, height = curvature.size, max(BLOCK // used.size, 64)
-    root, cursor, hessian = np.sqrt(curvature), atoms.indptr[used], np.zeros((used.size, used.size))
+    rows = curvature.size
+    height = max(BLOCK // used.size, 64)
+    root = np.sqrt(curvature)
+    cursor = atoms.indptr[used]
+    hessian = np.zeros((used.size, used.size))
     for first in range(0, rows, height):
         block = np.zeros((used.size, min(height, rows - first)))
         if not scatter_rows(atoms.data, atoms.indices, atoms.indptr, used, root, first, cursor, block):

@@ -29,11 +29,19 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.problem.two_values import TwoValues
 
-DETERMINED, WEAK = 0.2, 0.5  # ξ up to which intervals have their length, and up to which they are valid
-KEPT_XI, KEPT_DOUBT = 0.1, 0.05  # what columns are left out until: ξ, and the noise of a coefficient's own curvature
-ROUNDS, CLOSE = 60, 1e-10  # of the ridge: at most, and how near it comes
+# ξ up to which intervals have their length, and up to which they are valid
+DETERMINED = 0.2
+WEAK = 0.5
+# what columns are left out until: ξ, and the noise of a coefficient's own curvature
+KEPT_XI = 0.1
+KEPT_DOUBT = 0.05
+# of the ridge: at most, and how near it comes
+ROUNDS = 60
+CLOSE = 1e-10
 AT_ONCE = 64  # of so many columns one is left out at a time
-FEW_ROUNDS, ROUGH = 30, 1e-4  # where it is only asked which columns to keep
+# where it is only asked which columns to keep
+FEW_ROUNDS = 30
+ROUGH = 1e-4
 STEP = 0.7  # of a round: the map has slopes from −ξ/(1 − ξ) to 0, so that wherever intervals are valid errors shrink to
 # 0.4 of what they were, or faster: 10⁻¹⁰ takes 25 rounds
 NORMAL = 1e9  # degrees of freedom from which Student's law is the normal one
@@ -140,17 +148,21 @@ def self_consistent_ridge(
         return Ridge(np.zeros(M.shape), _inverse_without_noise(M), True)
     if start is None or (factor := _factor(M + start)) is None:
         even = _even_ridge(M, float(variance.mean()))
-        R, G = even.added, even.inverse
+        R = even.added
+        G = even.inverse
     else:
-        R, G = start, _inverse_of(factor)
+        R = start
+        G = _inverse_of(factor)
     for _ in range(rounds):
-        step, aim = STEP, spread_by_noise(variance, G)
+        step = STEP
+        aim = spread_by_noise(variance, G)
         while (factor := _factor(M + R + step * (aim - R))) is None:
             step /= 2.0
             if step < 1e-6:
                 return Ridge(R, G, False)
         moved = step * (aim - R)
-        R, G = R + moved, _inverse_of(factor)
+        R = R + moved
+        G = _inverse_of(factor)
         if np.abs(moved).max() <= close * np.abs(R).max():
             return Ridge(R, G, True)
     return Ridge(R, G, False)
@@ -198,13 +210,16 @@ def _inverse_of(factor: Floats) -> Floats:
 
 def weakness(G: Floats, variance: Floats) -> float:
     """ξ = x/(1 + x), x the spectral radius of Y ↦ G·S(Y)·G, which keeps positive matrices positive."""
-    Y, x = G / np.trace(G), 0.0
+    Y = G / np.trace(G)
+    x = 0.0
     for _ in range(200):
         Z = G @ spread_by_noise(variance, Y) @ G
         size = float(np.trace(Z))
         if size <= 0.0:
             return 0.0
-        Y, before, x = Z / size, x, size
+        Y = Z / size
+        before = x
+        x = size
         if abs(x - before) <= 1e-6 * x:
             break
     return x / (1.0 + x)
@@ -246,7 +261,8 @@ class LinearModel:
 
     @cached_property
     def ridge(self) -> Ridge:
-        p, d = self.size, level_units(self.noise)[:-1]
+        p = self.size
+        d = level_units(self.noise)[:-1]
         units = np.outer(d, d)
         found = self_consistent_ridge(self.matrix[:p, :p] * units, self.variance[:p, :p] * np.square(units))
         return Ridge(found.added / units, found.inverse * units, found.found)
@@ -269,7 +285,8 @@ class LinearModel:
     @cached_property
     def tss(self) -> float:
         """Squares of the target around its mean."""
-        total, rows = self.matrix[-2, -1], self.matrix[-2, -2]
+        total = self.matrix[-2, -1]
+        rows = self.matrix[-2, -2]
         return float(self.matrix[-1, -1] - (total**2 - self.variance[-2, -1]) / rows)
 
     @cached_property
@@ -327,19 +344,28 @@ class LinearModel:
         if not 0.0 < level < 1.0:
             raise InvalidInput(f"level={level!r}: give a share between 0 and 1, as in level=0.95.", "level")
         H = np.eye(self.size) if H is None else np.atleast_2d(H)
-        zero, v, C = np.zeros(len(H)), self.variance, self.covariance
-        A, t0, CH = np.column_stack([H @ self.ridge.inverse, zero]), H @ self.beta, H @ C
+        zero = np.zeros(len(H))
+        v = self.variance
+        C = self.covariance
+        A = np.column_stack([H @ self.ridge.inverse, zero])
+        t0 = H @ self.beta
+        CH = H @ C
         k0 = np.sum(CH * H, axis=1)
         sampling = np.sum((A[:, :-1] @ self._sampling) * A[:, :-1], axis=1) / np.where(k0 > 0.0, k0, 1.0)
         D = np.column_stack([CH / np.where(k0 > 0.0, k0, 1.0)[:, None], zero])  # how β follows when h'β is moved by 1
-        off, AD, A2 = v - np.diag(np.diag(v)), A * D, np.square(A) @ v
+        off = v - np.diag(np.diag(v))
+        AD = A * D
+        A2 = np.square(A) @ v
         k1 = 2.0 * (np.sum(((A * self.gamma) @ off) * AD, axis=1) + np.sum(A2 * (self.gamma * D), axis=1))
         k2 = np.sum((AD @ off) * AD, axis=1) + np.sum(A2 * np.square(D), axis=1)
         df = self._degrees(sampling)
         z2 = np.square(_quantile((1.0 - level) / (2.0 * tests), df))
-        a, b, c = 1.0 - z2 * k2, -z2 * k1, -z2 * k0
+        a = 1.0 - z2 * k2
+        b = -z2 * k1
+        c = -z2 * k0
         open_ends = (a <= 0.0) | (self.xi > WEAK)
-        root, twice = np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0)), np.where(open_ends, 1.0, 2.0 * a)
+        root = np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0))
+        twice = np.where(open_ends, 1.0, 2.0 * a)
         low = np.where(open_ends, -np.inf, t0 + (-b - root) / twice)
         high = np.where(open_ends, np.inf, t0 + (-b + root) / twice)
         away = t0 - null
@@ -367,22 +393,27 @@ class LinearModel:
         x = _solved(D, e)
         G = self.ridge.inverse
         share = float(np.trace(np.linalg.solve(D, L @ G @ self._sampling @ G @ L.T))) / len(L)
-        statistic, df = float(e @ x), float(self._degrees(np.array([share]))[0])
+        statistic = float(e @ x)
+        df = float(self._degrees(np.array([share]))[0])
         far = chdtrc(len(L), statistic) if df > NORMAL else fdtrc(len(L), df, statistic / len(L))
         return Test(statistic, len(L), float(far))
 
     def anderson_rubin(self, slopes: Floats, constant: float | None = None) -> Test:
         """Test all slopes at once (and the constant, where it is given) by their score: valid whatever ξ is."""
-        p, M, b = self.size, self.matrix[:-1, :-1], self.matrix[:-1, -1]
+        p = self.size
+        M = self.matrix[:-1, :-1]
+        b = self.matrix[:-1, -1]
         free = constant is None
         level = (b[-1] - M[-1, :-1] @ slopes) / M[-1, -1] if constant is None else constant
         beta = np.append(slopes, level)
-        u, V = b - M @ beta, score_noise(self.variance, np.append(beta, -1.0))
+        u = b - M @ beta
+        V = score_noise(self.variance, np.append(beta, -1.0))
         rss = float(self.matrix[-1, -1] - 2.0 * b @ beta + beta @ M @ beta)
         Omega = V + self._score_spread(beta, max(rss, 0.0) / self.rows)
         if free:  # the constant was taken from the data: what its own score does to the others is taken off
             T = np.column_stack([np.eye(p - 1), -M[:-1, -1] / M[-1, -1]])
-            u, Omega = T @ u, T @ Omega @ T.T
+            u = T @ u
+            Omega = T @ Omega @ T.T
         if u.size == 0:  # of the constant alone nothing is asked
             return Test(0.0, 0, 1.0)
         values, vectors = np.linalg.eigh(Omega)
@@ -404,7 +435,8 @@ class LinearModel:
             raise InvalidInput("the noise hides how much the target varies: R² is not determined at this budget.")
         around = np.zeros(self.size + 1)
         around[-2:] = -self.matrix[-2, -1] / self.matrix[-2, -2], 1.0
-        residual, total = np.outer(self.gamma, self.gamma), np.outer(around, around)
+        residual = np.outer(self.gamma, self.gamma)
+        total = np.outer(around, around)
         z2 = float(np.square(ndtri((1.0 - level) / 2.0)))
         learnt = self.ridge.inverse @ score_noise(self.variance, self.gamma)
         fitted = 2.0 * float(np.sum(learnt * learnt.T))  # the variance of u'Gu, which fitting the noise u takes off RSS
@@ -456,8 +488,10 @@ def determined_columns(matrix: Floats, noise: Floats, protect: Collection[int] =
     weakness is the noise of its own curvature, where coefficients are alike in units in which the noise is alike.
     """
     d = level_units(noise)
-    M, variance = matrix * np.outer(d, d), np.square(noise * np.outer(d, d))
-    keep, left_out = list(range(len(M) - 1)), list[int]()
+    M = matrix * np.outer(d, d)
+    variance = np.square(noise * np.outer(d, d))
+    keep = list(range(len(M) - 1))
+    left_out = list[int]()
     ridge: Ridge | None = None
     while True:
         ridge, doubt, clear = _how_clear(M, variance, keep, None if ridge is None else ridge.added)
@@ -494,7 +528,8 @@ def _curvature_doubt(G: Floats, variance: Floats) -> Floats:
     C = G @ spread_by_noise(variance, np.eye(len(G))) @ G
     own = np.diag(C)
     D = C / np.where(own > 0.0, own, 1.0)[:, None]
-    off, AD = variance - np.diag(np.diag(variance)), G * D
+    off = variance - np.diag(np.diag(variance))
+    AD = G * D
     return np.asarray(np.sum((AD @ off) * AD, axis=1) + np.sum((np.square(G) @ variance) * np.square(D), axis=1))
 
 

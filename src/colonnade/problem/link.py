@@ -29,7 +29,9 @@ from scipy.special import expit, logit, ndtri
 
 from colonnade.kernels.arrays import Floats
 
-NEAREST, FARTHEST = 0.05, 0.6  # of the share: how near a linear probability comes to 0 and 1, at R² of 1 and 0
+# of the share: how near a linear probability comes to 0 and 1, at R² of 1 and 0
+NEAREST = 0.05
+FARTHEST = 0.6
 COST = 2e-4  # nats of log loss a row that noise alone may cost on average
 LEVEL = 0.05  # the largest chance at which noise alone may pass for a signal
 LARGEST_FACTOR = 1.5  # by which a score is made longer again after the ridge
@@ -104,7 +106,8 @@ def mixed(
     """
     if spread <= 0.0 or pull <= 1e-6 * math.sqrt(spread):
         return constant(share)
-    spread, between = spread + math.sqrt(spread_noise2), share * (1.0 - share)
+    spread = spread + math.sqrt(spread_noise2)
+    between = share * (1.0 - share)
     beyond = threshold(pull_noise2 / (spread * 4.0 * between))
     pull *= max(0.0, 1.0 - (beyond**2 * pull_noise2 / pull**2) ** 2)  # 0 within the noise, soon 1 beyond it
     factor = min(pull / spread, LARGEST_FACTOR)

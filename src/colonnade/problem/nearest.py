@@ -71,7 +71,9 @@ class NearestRidge:
     """penalty = a/2 ‖x‖²."""
 
     def __init__(self, matrix: Any, a: float) -> None:
-        self._matrix, self._a, self._rho = matrix, a, math.nan
+        self._matrix = matrix
+        self._a = a
+        self._rho = math.nan
         self._gram = smaller_gram(matrix)
         self._factor: Any = None
 
@@ -91,12 +93,15 @@ class NearestInBall:
     """penalty = a/2 ‖x‖², over ‖x‖ ≤ radius; radius may be inf."""
 
     def __init__(self, matrix: Any, a: float, radius: float) -> None:
-        self._matrix, self._a, self._radius = matrix, a, radius
+        self._matrix = matrix
+        self._a = a
+        self._radius = radius
         values, self._vectors = linalg.eigh(smaller_gram(matrix))
         self._values = np.maximum(values, 0.0)
 
     def __call__(self, target: Floats, rho: float) -> Floats:
-        A, wide = self._matrix, self._matrix.shape[1] > self._matrix.shape[0]
+        A = self._matrix
+        wide = self._matrix.shape[1] > self._matrix.shape[0]
         # In the eigenvectors' coordinates every multiplier mu ≥ a of ½‖x‖² gives x(mu) = pull/(mu + rho·values), up to
         # a rotation; its length falls with mu, so the ball is one number away.
         pull = rho * (self._vectors.T @ (target if wide else A.T @ target))
@@ -145,7 +150,8 @@ class NearestSparse:
         self._limits, self._l2, self._x = np.asarray(limits, dtype=np.float64), l2, np.zeros(self._order.size)
 
     def __call__(self, target: Floats, rho: float) -> Floats:
-        block, residual = self._block, target - self._block @ self._x
+        block = self._block
+        residual = target - self._block @ self._x
         precision = PRECISION * float(np.linalg.norm(target))
         parts = block.data, block.indices, block.indptr, self._starts, self._limits, self._norms
         block_descent(*parts, self._l2, rho, self._x, residual, precision, SWEEPS)
@@ -179,19 +185,24 @@ class NearestByGradients:
     """Any penalty, by its prox."""
 
     def __init__(self, matrix: Any, penalty: Penalty, shape: tuple[int, ...]) -> None:
-        self._matrix, self._penalty, self._gram = matrix, penalty, dense(matrix.T @ matrix)
+        self._matrix = matrix
+        self._penalty = penalty
+        self._gram = dense(matrix.T @ matrix)
         self._bound = float(np.linalg.eigvalsh(self._gram)[-1]) * (1.0 + 1e-12)
         self._x = penalty.prox(np.zeros(shape), 1.0)
 
     def __call__(self, target: Floats, rho: float) -> Floats:
         if self._bound <= 0.0:  # columns of zeros
             return self._x
-        x, ahead, momentum = self._x, self._x, 1.0
+        x = self._x
+        ahead = self._x
+        momentum = 1.0
         pull = np.asarray(self._matrix.T @ target)
         for _ in range(STEPS):
             new = self._penalty.prox(ahead - (self._gram @ ahead - pull) / self._bound, 1.0 / (rho * self._bound))
             ahead, momentum = look_ahead(x, ahead, new, momentum)
-            moved, x = float(np.linalg.norm(new - x)), new
+            moved = float(np.linalg.norm(new - x))
+            x = new
             if moved <= SHORTEST_STEP * float(np.linalg.norm(new)):
                 break
         self._x = x

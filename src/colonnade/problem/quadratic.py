@@ -146,7 +146,8 @@ def _proximal(
     if start is None:
         start = np.zeros(b.size) if isinstance(term, GroupLasso) else term.start(b.size)
     x = ahead = start
-    momentum, signs = 1.0, np.zeros(b.size)
+    momentum = 1.0
+    signs = np.zeros(b.size)
     found = _certificate(x, b, b - G @ x, term, beta)
     for t in range(STEPS):
         if t % EVERY == 0:
@@ -179,8 +180,10 @@ def _homotopy(G: Floats, b: Floats, radius: float) -> Floats:
     if not beyond.size:
         return np.asarray(knots[:, -1])
     last = int(beyond[0])
-    before, after = knots[:, max(last - 1, 0)], knots[:, last]
-    low, high = norms[max(last - 1, 0)], norms[last]
+    before = knots[:, max(last - 1, 0)]
+    after = knots[:, last]
+    low = norms[max(last - 1, 0)]
+    high = norms[last]
     share = 1.0 if high <= low else (radius - low) / (high - low)
     # Between knots no sign changes, so the norm is linear too; a hair of rounding is scaled away.
     x = before + share * (after - before)
@@ -198,7 +201,8 @@ def _to_face(x: Floats, target: Target) -> Floats:
         used = np.flatnonzero(x)
         if used.size == 0:
             break
-        here, sign = x[used], np.sign(x[used])
+        here = x[used]
+        sign = np.sign(x[used])
         goal = target(used, sign)
         crossing = goal * sign <= 0.0
         share = np.where(crossing, here / np.where(crossing, here - goal, 1.0), 1.0)
@@ -265,7 +269,8 @@ def _enough(found: Minimum, b: Floats, tolerance: float) -> float:
 
 
 def _check_inputs(G: Floats, b: Floats) -> tuple[Floats, Floats]:
-    G, b = np.ascontiguousarray(G, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    G = np.ascontiguousarray(G, dtype=np.float64)
+    b = np.asarray(b, dtype=np.float64)
     if b.ndim != 1 or b.size == 0 or G.shape != (b.size, b.size):
         raise InvalidInput(f"G has shape {G.shape} and b {b.shape}: give a square matrix and a vector of its width.")
     if not (np.isfinite(G).all() and np.isfinite(b).all()):

@@ -29,8 +29,10 @@ def rising_zero(along: Along, low: float, high: float) -> float:
     """The point of [low, high] where `along` changes sign; an end when it does not."""
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise InvalidInput(f"cannot search from low={low} to high={high}: give finite low <= high.")
-    start, end = along(low), along(high)
-    at_low, at_high = start.value, end.value
+    start = along(low)
+    end = along(high)
+    at_low = start.value
+    at_high = end.value
     if math.isnan(at_low) or math.isnan(at_high):
         raise InvalidInput("the slope along this line is NaN: check scores and direction for NaN or infinity.")
     if at_low >= 0.0:
@@ -71,7 +73,8 @@ def unbounded_zero(along: Along) -> float:
     if not abs(value) > rounding:  # also what is no number, which is refused there
         return rising_zero(along, 0.0, 0.0)
     newton = 2.0 * abs(value) / curvature if curvature > 0.0 else 1.0
-    sign, far = math.copysign(1.0, value), newton if 0.0 < newton < 1.0 else 1.0
+    sign = math.copysign(1.0, value)
+    far = newton if 0.0 < newton < 1.0 else 1.0
     while sign * along(-sign * far).value > 0.0:
         far *= 2.0
         if far > 0.25 * sys.float_info.max:

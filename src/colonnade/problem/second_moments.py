@@ -41,22 +41,28 @@ def correlations(matrix: Floats, noise: Floats, rows: int, level: float = 0.95) 
     The noise's part of the spread is that of S_ij − r·√(S_ii·S_jj), exact to first order in the released entries; the
     sampling part is that of normal rows, (1 − r²)²/n.
     """
-    s, v = len(matrix) - 1, np.square(noise)
-    mean, of_mean, of_square = matrix[:s, s] / rows, v[:s, s], np.diag(v)[:s]
+    s = len(matrix) - 1
+    v = np.square(noise)
+    mean = matrix[:s, s] / rows
+    of_mean = v[:s, s]
+    of_square = np.diag(v)[:s]
     S = matrix[:s, :s] - rows * np.outer(mean, mean)
     own = np.diag(S)
     known = (own > 0.0) & (np.sqrt(of_square + 4.0 * np.square(mean) * of_mean) <= LOUD * own)
     own = np.where(known, own, 1.0)
-    size, both = np.sqrt(np.outer(own, own)), np.outer(known, known)
+    size = np.sqrt(np.outer(own, own))
+    both = np.outer(known, known)
     r = np.where(both, S / size, 0.0)
     # The spread is A + B·r + C·r²: by the entry (i, j); by (i, i) and (j, j); by the sums of i and of j.
-    a_i, c_i = -mean[None, :] / size, (mean / own)[:, None] + np.zeros((s, s))
+    a_i = -mean[None, :] / size
+    c_i = (mean / own)[:, None] + np.zeros((s, s))
     A = v[:s, :s] / size**2 + np.square(a_i) * of_mean[:, None] + np.square(a_i.T) * of_mean[None, :]
     B = 2.0 * (a_i * c_i * of_mean[:, None] + (a_i * c_i).T * of_mean[None, :])
     C = np.add.outer(*[of_square / (4.0 * own**2)] * 2)
     C = C + np.square(c_i) * of_mean[:, None] + np.square(c_i.T) * of_mean[None, :]
     z2 = float(np.square(ndtri((1.0 - level) / 2.0)))
-    a, half = 1.0 - z2 * C, r + z2 * B / 2.0
+    a = 1.0 - z2 * C
+    half = r + z2 * B / 2.0
     ends = []
     for side in (-1.0, 1.0):
         end = np.clip(r, -1.0, 1.0)
@@ -83,11 +89,13 @@ class Components(NamedTuple):
 
 def components(matrix: Floats, noise: Floats, rows: int, level: float = 0.95) -> Components:
     """Of the covariance of the columns of [a, 1], in the units of the matrix."""
-    s, v = len(matrix) - 1, np.square(noise)
+    s = len(matrix) - 1
+    v = np.square(noise)
     mean = matrix[:s, s] / rows
     S = matrix[:s, :s] - rows * np.outer(mean, mean)
     values, vectors = np.linalg.eigh((S + S.T) / 2.0)
-    values, vectors = values[::-1], vectors[:, ::-1]
+    values = values[::-1]
+    vectors = vectors[:, ::-1]
     # A centred row along u is [a, 1]·(u, −mean'u): noise reaches products of two directions through both.
     wide = np.vstack([vectors, -mean @ vectors])
     found: list[tuple[float, float, Floats, Floats]] = []
@@ -106,10 +114,12 @@ def components(matrix: Floats, noise: Floats, rows: int, level: float = 0.95) ->
         turn[:, others] = vectors[:, others] / gaps
         error = np.sqrt(np.maximum(np.sum(turn @ V * turn, axis=1), 0.0))
         found.append((float(values[k]) - shift, math.sqrt(spread), vectors[:, k], error))
-    z, total = -float(ndtri((1.0 - level) / 2.0)), max(float(np.trace(S)), 1e-300)
+    z = -float(ndtri((1.0 - level) / 2.0))
+    total = max(float(np.trace(S)), 1e-300)
     size, spreads = (np.array([one[k] for one in found]) for k in (0, 1))
     loads, errors = (np.array([one[k] for one in found]).reshape(-1, s).T for k in (2, 3))
-    low, high = np.maximum(size - z * spreads, 0.0), size + z * spreads
+    low = np.maximum(size - z * spreads, 0.0)
+    high = size + z * spreads
     return Components(size / rows, low / rows, high / rows, size / total, loads, errors, s)
 
 
@@ -132,17 +142,21 @@ def odds_ratio(counts: Floats, covariance: Floats, rows: int, level: float = 0.9
     the released sums, so that nothing is divided by a small noisy count.
     """
     most = float(np.square(ndtri((1.0 - level) / 2.0)))
-    x, V = counts, covariance
+    x = counts
+    V = covariance
     without = max(rows - float(x[0]), 1.0)
-    about, spread = (x[2] - x[1]) / without, math.sqrt(float(np.trace(V)) + without) / without
-    fine, coarse = about + spread * np.linspace(-8.0, 8.0, 321), expit(np.linspace(-9.0, 9.0, 91))
+    about = (x[2] - x[1]) / without
+    spread = math.sqrt(float(np.trace(V)) + without) / without
+    fine = about + spread * np.linspace(-8.0, 8.0, 321)
+    coarse = expit(np.linspace(-9.0, 9.0, 91))
     shares = np.clip(np.append(fine, coarse), 1e-6, 1.0 - 1e-6)[None, :]
     grid = np.linspace(-LOG_ODDS, LOG_ODDS, GRID)
 
     def distance(log_odds: Floats) -> Floats:
         r0 = shares
         r1 = expit(np.log(r0 / (1.0 - r0)) + log_odds[:, None])
-        t1, t0 = x[1] - r1 * x[0], x[2] - x[1] - r0 * (rows - x[0])
+        t1 = x[1] - r1 * x[0]
+        t0 = x[2] - x[1] - r0 * (rows - x[0])
         # The weights of (first, both, second) are (−r₁, 1, 0) in the one and (r₀, −1, 1) in the other.
         v11 = V[1, 1] - 2.0 * r1 * V[0, 1] + np.square(r1) * V[0, 0] + max(x[0], 1.0) * r1 * (1.0 - r1)
         v00 = np.square(r0) * V[0, 0] + V[1, 1] + V[2, 2] + 2.0 * (r0 * (V[0, 2] - V[0, 1]) - V[1, 2])
@@ -152,10 +166,12 @@ def odds_ratio(counts: Floats, covariance: Floats, rows: int, level: float = 0.9
         quadratic = (v00 * np.square(t1) - 2.0 * v10 * t1 * t0 + v11 * np.square(t0)) / det
         return np.asarray(quadratic.min(axis=1))
 
-    best, width = float(grid[int(np.argmin(distance(grid)))]), 2.0 * LOG_ODDS / (GRID - 1)
+    best = float(grid[int(np.argmin(distance(grid)))])
+    width = 2.0 * LOG_ODDS / (GRID - 1)
     for _ in range(ZOOMS):  # an interval may lie between two points of the grid
         inner = best + width * np.linspace(-1.0, 1.0, 21)
-        best, width = float(inner[int(np.argmin(distance(inner)))]), width / 10.0
+        best = float(inner[int(np.argmin(distance(inner)))])
+        width = width / 10.0
     points = np.unique(np.append(grid, best))
     kept = distance(points) <= most
     if kept[0] or kept[-1] or not kept.any():
@@ -199,8 +215,12 @@ def choose_model(model: LinearModel, terms: Sequence[Term], *, per_coefficient: 
     Cp with a term for the noise: β = K·b̃ learns the noise of its own Gram matrix, and by Stein's identity its error
     looks smaller by 2·tr(K·V(β)) than it is. `per_coefficient`: 2, or log n for BIC.
     """
-    scores, sizes, betas = [], [], []
-    q, b, M = float(model.matrix[-1, -1]), model.matrix[:-1, -1], model.matrix[:-1, :-1]
+    scores = []
+    sizes = []
+    betas = []
+    q = float(model.matrix[-1, -1])
+    b = model.matrix[:-1, -1]
+    M = model.matrix[:-1, :-1]
     for term in terms:
         beta, K = _solution(model, term)
         seen = q - 2.0 * float(b @ beta) + float(beta @ M @ beta)
@@ -218,19 +238,24 @@ def choose_model(model: LinearModel, terms: Sequence[Term], *, per_coefficient: 
 
 def _solution(model: LinearModel, term: Term) -> tuple[Floats, Floats]:
     """β and K, how it follows b̃; columns that are out, or in no set, have zeros."""
-    p, n = model.size, model.rows
-    whole, b = model.matrix[:-1, :-1] + model.ridge.added, model.matrix[:-1, -1]
-    bend, pull = np.zeros(p), np.zeros(p)
+    p = model.size
+    n = model.rows
+    whole = model.matrix[:-1, :-1] + model.ridge.added
+    b = model.matrix[:-1, -1]
+    bend = np.zeros(p)
+    pull = np.zeros(p)
     if isinstance(term, np.ndarray):
         used = np.append(term, p - 1)
     elif isinstance(term, Ridge):
-        used, bend[:-1] = np.arange(p), n * term.a
+        used = np.arange(p)
+        bend[:-1] = n * term.a
     else:
         l1, l2 = (term.a, 0.0) if isinstance(term, Lasso) else (term.l1, term.l2)
         centred = whole[:-1, :-1] - np.outer(whole[:-1, -1], whole[-1, :-1]) / whole[-1, -1]
         found = minimise(centred / n, (b[:-1] - whole[:-1, -1] * b[-1] / whole[-1, -1]) / n, term).x
         used = np.append(np.flatnonzero(found), p - 1)
-        bend[:-1], pull[:-1] = n * l2, n * l1 * np.sign(found)
+        bend[:-1] = n * l2
+        pull[:-1] = n * l1 * np.sign(found)
     at = np.ix_(used, used)
     K = np.zeros((p, p))
     K[at] = np.linalg.inv(whole[at] + np.diag(bend[used]))

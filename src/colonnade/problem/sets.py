@@ -35,7 +35,8 @@ from colonnade.problem.checks import Groups, covers, disjoint_groups, group_of_c
 
 RADIUS = "A larger radius allows larger coefficients; for no bound, leave constraint out of the problem."
 
-COLUMNS, PARTIES = "columns", "parties"
+COLUMNS = "columns"
+PARTIES = "parties"
 
 
 @runtime_checkable
@@ -209,7 +210,8 @@ class Box:
     gap = gap_of
 
     def __post_init__(self) -> None:
-        low, high = float(self.low), float(self.high)
+        low = float(self.low)
+        high = float(self.high)
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             advice = "give two finite numbers, the smaller one first; for x ≥ 0 alone, use NonNegative()"
             raise InvalidInput(f"Box({self.low!r}, {self.high!r}) is no range: {advice}.")

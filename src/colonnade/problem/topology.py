@@ -176,7 +176,8 @@ class Topology:
 
     def _flood(self, root: int) -> dict[int, tuple[int, int]]:
         """For each node that a flood from the root reaches, in that order: the neighbour it came from, and the hops."""
-        flood, reached = {root: (root, 0)}, [root]
+        flood = {root: (root, 0)}
+        reached = [root]
         for node in reached:
             for neighbour in self._adjacent[node]:
                 if neighbour not in flood:

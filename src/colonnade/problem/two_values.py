@@ -42,11 +42,14 @@ class TwoValues:
         third = np.where((self.lists[:, None] == self.lists) & (self.lists >= 0), -pairs - pairs.T, 0.0)
         np.fill_diagonal(third, np.where(self.flags, (1.0 - 2.0 * mean) * k, 0.0))
         T = np.zeros(M.shape)
-        T[:-1, :-1], T[:-1, -1], T[-1, :-1] = pairs + pairs.T + third, k, k
+        T[:-1, :-1] = pairs + pairs.T + third
+        T[:-1, -1] = k
+        T[-1, :-1] = k
         lean = self.high + self.low - 2.0 * float(beta[-1] + mean @ beta[:-1])
         L = np.linalg.cholesky(M)
         inside = np.linalg.solve(L, np.linalg.solve(L, T).T)
         values, vectors = np.linalg.eigh((inside + inside.T) / 2.0)
         most = max((self.high - self.low) ** 2 / (4.0 * variance), 1.0)
-        times, along = np.clip(1.0 + rows * lean / variance * values, 1.0, most), L @ vectors
+        times = np.clip(1.0 + rows * lean / variance * values, 1.0, most)
+        along = L @ vectors
         return np.asarray(variance * (along * times) @ along.T)

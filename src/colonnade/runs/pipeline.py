@@ -109,7 +109,8 @@ def _plan(fit: Fit) -> _Plan:
         if (schema := fit.schemas.get(party)) is None:
             raise InvalidInput(f"the columns of {party!r} have no schema: make the federation from frames.")
         for effect in effects_of(fit, party, schema):
-            column, kind = effect.column, effect.column.card(effect.group).get("kind")
+            column = effect.column
+            kind = effect.column.card(effect.group).get("kind")
             if kind not in ("number", "flag", "level"):
                 what = f"{column.name!r} is a {column.noun()}, for which scikit-learn has no standard part"
                 raise InvalidInput(f"{what}; fit.scorecard().to_python(...) takes dates, and fit.scores every column.")

@@ -438,7 +438,8 @@ def _number(edge: float) -> str:
 
 def _levels(effect: Effect) -> tuple[list[str], Floats, Floats, dict[str, Any]]:
     """Names of levels, the effect of each twice, and what a scorer must know."""
-    column, facts = effect.column, dict(effect.column.card(effect.group))
+    column = effect.column
+    facts = dict(effect.column.card(effect.group))
     names = list(column.levels_of(effect.group))
     if not names:  # a flag
         values = effect.at([0.0, 1.0])

@@ -58,7 +58,8 @@ class Faults:
     """
 
     def __init__(self, engine: Engine, fault: Carry) -> None:
-        self.engine, self.fault = _in_process(engine, self), fault
+        self.engine = _in_process(engine, self)
+        self.fault = fault
 
     def run(self, nodes: Mapping[NodeId, Node], carry: Carry = deliver_once) -> Outcome:
         def disturbed(letter: Letter) -> Iterable[Letter]:
@@ -82,13 +83,15 @@ class Dropouts:
     """
 
     def __init__(self, engine: Engine, after: Mapping[NodeId, int]) -> None:
-        self.engine, self.after = _in_process(engine, self), dict(after)
+        self.engine = _in_process(engine, self)
+        self.after = dict(after)
 
     def run(self, nodes: Mapping[NodeId, Node], carry: Carry = deliver_once) -> Outcome:
         sent: Counter[NodeId] = Counter()
 
         def thinned(letter: Letter) -> Iterable[Letter]:
-            sender, most = letter.sender, self.after.get(letter.sender)
+            sender = letter.sender
+            most = self.after.get(letter.sender)
             if (last := self.after.get(letter.receiver)) is not None and sent[letter.receiver] > last:
                 return
             sent[sender] += 1

@@ -114,7 +114,9 @@ class HostedNode:
         told: str = "",
     ) -> None:
         """ledger, keys  of a party whose service opened the run: it is not reserved again."""
-        self.setup, self.run, self.log = setup, run, log
+        self.setup = setup
+        self.run = run
+        self.log = log
         self._own_key = identity
         self._told_of = told
         self.ledger = ledger or Ledger(log, setup.name, setup.policy, holds_data=setup.guarded)
@@ -135,7 +137,9 @@ class HostedNode:
     def standing(self) -> Standing:
         """Where its records stand."""
         key = public_key(self._identity()) if self.setup.sealing else b""
-        remembered, replaced, length = self.ledger.remembered(), tuple(self.ledger.replaced()), self.log.length()
+        remembered = self.ledger.remembered()
+        replaced = tuple(self.ledger.replaced())
+        length = self.log.length()
         return Standing((length, self.log.head_at(length)), remembered, key, replaced)
 
     def vouch(self, seen: Mapping[NodeId, Head]) -> None:
@@ -188,7 +192,9 @@ class HostedNode:
     def node(self) -> Node:
         """Its node where its transcript ends."""
         if self._node is None:
-            self._traffic, self._notes, self._told = Traffic(), [], 0
+            self._traffic = Traffic()
+            self._notes = []
+            self._told = 0
             node = self.new_node()
             self._count_traffic(node.replay())
             self._node = node  # not before: half a replay must not go on live
@@ -209,7 +215,8 @@ class HostedNode:
 
     def join(self) -> Joined:
         """How far it has come."""
-        node, sent = self.node, Counter[NodeId]()
+        node = self.node
+        sent = Counter[NodeId]()
         for line, count in self._traffic.messages.items():
             sent[line.receiver] += count
         received = {peer: node.received_from(peer) for peer in sorted(node.neighbours)}
@@ -221,7 +228,8 @@ class HostedNode:
             return ()
         # Letters are not kept: a replay from the transcript makes the same ones again. It runs beside the node, not in
         # its place: the node may hold letters that it has not read, and has said that it has.
-        notes, self._notes = self._notes, []
+        notes = self._notes
+        self._notes = []
         try:
             again = self.new_node().replay()
         finally:
@@ -235,7 +243,9 @@ class HostedNode:
 
     def turn(self, letters: Iterable[Letter]) -> Turn:
         """Take letters and go as far as they allow."""
-        node, sent, failure = self.node, list[Letter](), None
+        node = self.node
+        sent = list[Letter]()
+        failure = None
         try:
             for letter in letters:
                 if not node.finished:
@@ -246,8 +256,10 @@ class HostedNode:
         except tuple(FINAL) as error:
             failure = error
             sent += self._count_traffic(node.farewell(code_of(error)))
-        notes, self._notes = tuple(self._notes), []
-        told, self._told = self._told, self._told + len(notes)
+        notes = tuple(self._notes)
+        self._notes = []
+        told = self._told
+        self._told = self._told + len(notes)
         return Turn(tuple(sent), node.finished, node.wait, notes, told, failure, missing=node.missing)
 
     def outcome(self) -> tuple[Any, Traffic]:

@@ -91,12 +91,16 @@ class Node:
         listener: Listener | None = None,
         receipts: Receipts | None = None,
     ) -> None:
-        self.name, self.guarded, self.gate, self.receipts = setup.name, setup.guarded, gate, receipts
+        self.name = setup.name
+        self.guarded = setup.guarded
+        self.gate = gate
+        self.receipts = receipts
         self.neighbours = frozenset(setup.neighbours)
         self.wait: tuple[NodeId, ...] = ()
         self.finished = False
         self.result = None
-        self._relayed, self._sealed_kinds = frozenset(setup.relayed), setup.sealed
+        self._relayed = frozenset(setup.relayed)
+        self._sealed_kinds = setup.sealed
         self._fold: Fold | None = None  # what the messages are added to that it waits for
         self._loaded: set[str] = set()  # folds that a replay has filled with what was saved
         self._replies = setup.replies
@@ -104,7 +108,8 @@ class Node:
         self._program: Program[Any] | None = None  # until it is replayed
         self._transcript = transcript
         self._listener = listener
-        self._tick, self._round = 0, 0
+        self._tick = 0
+        self._round = 0
         self._missing: set[NodeId] = set()  # of those it waits for, who has not sent yet
         self._inbox: dict[NodeId, deque[Letter]] = defaultdict(deque)
         self._unnoted: list[Letter] = []  # that came and have no receipt yet
@@ -118,7 +123,8 @@ class Node:
 
     def deliver(self, letter: Letter) -> None:
         """Take one letter from a neighbour: in order, once."""
-        sender, place = letter.sender, letter.sequence
+        sender = letter.sender
+        place = letter.sequence
         if sender not in self.neighbours:
             raise ProtocolError(f"{sender!r} is not a neighbour of {self.name!r}; its message was refused")
         seen = self._seen[sender]
@@ -139,7 +145,8 @@ class Node:
 
     def acknowledge(self) -> None:
         """Write receipts for what came, before anything of it is read."""
-        came, self._unnoted = self._unnoted, []
+        came = self._unnoted
+        self._unnoted = []
         if self.receipts is not None:
             self.receipts.note(came)
 
@@ -155,7 +162,8 @@ class Node:
     def check_senders(self, sent: Mapping[Edge, int]) -> None:
         """Nobody may have received more than its sender remembers: an old copy would draw its noise anew."""
         for sender in self.neighbours:
-            heard, remembered = self.heard_from(sender), sent.get((sender, self.name), 0)
+            heard = self.heard_from(sender)
+            remembered = sent.get((sender, self.name), 0)
             if heard > remembered:
                 raise old_copy(sender, self.name, heard, remembered)
 
@@ -172,7 +180,8 @@ class Node:
     def replay(self) -> list[Letter]:
         """Begin: run the program again on the recorded inboxes, at first on none; all that was sent, for peers that
         missed it."""
-        self._program, letters = self._make(self.gate), list[Letter]()
+        self._program = self._make(self.gate)
+        letters = list[Letter]()
         for step in self._transcript.steps(self.name):
             received = {node: step.received[node] for node in step.order}
             for sender, letter in received.items():
@@ -193,7 +202,8 @@ class Node:
         """Resume the program once. What it sends is recorded before it is returned."""
         self.acknowledge()
         received = {node: self._inbox[node].popleft() for node in self.wait}
-        inbox, fold = self._inbox_of(received), self._fold
+        inbox = self._inbox_of(received)
+        fold = self._fold
         if fold is not None:
             lost = {node: came for node, came in inbox.items() if is_lost(came)}
             fold.add({node: came for node, came in inbox.items() if node not in lost})
@@ -239,8 +249,11 @@ class Node:
             with np.errstate(under="ignore" if self.guarded else None):
                 post = program.send(inbox) if self._tick else next(program)
         except StopIteration as stop:
-            self.result, self.finished, post = stop.value, True, Post()
-        self.wait, self._fold = post.wait, post.fold
+            self.result = stop.value
+            self.finished = True
+            post = Post()
+        self.wait = post.wait
+        self._fold = post.fold
         self._tick = self._tick + 1
         self._missing = {node for node in post.wait if not self._inbox[node]}
         self._check_edges(post)
@@ -263,7 +276,8 @@ class Node:
         return value.value
 
     def _open(self, letter: Letter) -> Any:
-        sender, received = letter.sender, decode(letter.body)
+        sender = letter.sender
+        received = decode(letter.body)
         sealed = isinstance(received, Sealed)
         if sealed:
             received = decode(self.gate.keyring.open(sender, letter.sequence, received.key, received.content))
@@ -358,7 +372,8 @@ class Transcript:
     """The steps of one node in one run."""
 
     def __init__(self, log: Log, run: str) -> None:
-        self._log, self._run = log, run
+        self._log = log
+        self._run = run
 
     def record(
         self,
@@ -439,7 +454,8 @@ class Receipts:
 
     def __init__(self, log: Log, run: str, *, kept: bool) -> None:
         """kept  False where messages follow from what was heard: an old copy says the same again."""
-        self._log, self._run = log, run
+        self._log = log
+        self._run = run
         self._kept = kept and log.durable
         self._known: dict[Edge, dict[int, bytes]] | None = None
 
@@ -453,7 +469,8 @@ class Receipts:
             return
         new: dict[tuple[Edge, int], bytes] = {}
         for letter in came:
-            edge, place = (letter.sender, letter.receiver), letter.sequence
+            edge = (letter.sender, letter.receiver)
+            place = letter.sequence
             known = self._heard()[edge].get(place)
             if known not in (None, letter.check) and letter.body != LOST:
                 raise old_copy(*edge, place + 1, place)

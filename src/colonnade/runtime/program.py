@@ -194,7 +194,8 @@ def _field(owner: str, name: str, declared: Any) -> Field:
 
 def _declares_released(declared: Any) -> bool:
     """Released itself, a tuple of Released, or a choice among these."""
-    origin, args = typing.get_origin(declared), typing.get_args(declared)
+    origin = typing.get_origin(declared)
+    args = typing.get_args(declared)
     if origin in (tuple, typing.Union, UnionType):
         return all(_declares_released(arg) for arg in args if arg is not Ellipsis)
     return origin is Released
@@ -213,7 +214,8 @@ _PLAIN: dict[Any, Check] = {
 
 
 def _checker(declared: Any) -> Check:
-    origin, args = typing.get_origin(declared), typing.get_args(declared)
+    origin = typing.get_origin(declared)
+    args = typing.get_args(declared)
     if declared in _PLAIN:
         return _PLAIN[declared]
     if origin is np.ndarray:

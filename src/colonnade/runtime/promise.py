@@ -40,7 +40,9 @@ class Computed(Generic[T]):
         self._error: BaseException | None = None
 
     def result(self) -> T:
-        promised, self._promised = self._promised, None  # what it was made of is not kept: answers are large
+        # what it was made of is not kept: answers are large
+        promised = self._promised
+        self._promised = None
         if promised is not None:
             try:
                 self._value = self._compute(promised)

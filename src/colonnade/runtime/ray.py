@@ -91,7 +91,8 @@ class Host:
 
     def rise(self) -> None:
         """Leave the run, and its records."""
-        self.host, self.refused = None, Fresh()
+        self.host = None
+        self.refused = Fresh()
         self.leaving.close()
 
     def call(self, what: str, *arguments: Any) -> Any:
@@ -140,7 +141,8 @@ class Ray:
     """
 
     def __init__(self, address: str | None = None, *, placement: Mapping[str, str] | None = None) -> None:
-        self.address, self.placement = address, dict(placement or {})
+        self.address = address
+        self.placement = dict(placement or {})
         self._idle: dict[str | None, list[Any]] = defaultdict(list)  # actors without a setup, by machine
         self._ours = self._stays = False
 

@@ -225,7 +225,8 @@ class RunStore:
         """Have nodes hear which runs ended since all of them heard it last, and how: a process may have died before it
         could say so. `settle` tells them, and says who has heard it and which runs are open there still, where known:
         a ledger that was put back from an old copy has forgotten an end that it had heard, and hears it again."""
-        length, heard = self._journal.length(), self._heard()
+        length = self._journal.length()
+        heard = self._heard()
         after = min((heard.get(node, 0) for node in nodes), default=length)
         over = {row.run: _how(row) for row in self._journal.rows_between(after, length, ("end",))}
         if over:

@@ -109,7 +109,8 @@ class Turns:
             except ColonnadeError as error:
                 if not self.sparing.give_up(error):
                     raise
-        traffic, results = Traffic(), dict[NodeId, Any].fromkeys(self.sparing.lost)
+        traffic = Traffic()
+        results = dict[NodeId, Any].fromkeys(self.sparing.lost)
         for name, (result, sent) in found.items():
             results[name] = result
             traffic.add(sent)
@@ -154,7 +155,8 @@ class Turns:
                     ended[name] = promise.result()
             held += [letter for waiting in self.mail.values() for letter in waiting]
             held += [letter for turn in ended.values() for letter in turn.letters]
-            self.busy, self.mail = {}, defaultdict(list)
+            self.busy = {}
+            self.mail = defaultdict(list)
             for name, turn in ended.items():
                 self.hear(name, turn)
             try:
@@ -203,7 +205,8 @@ class Turns:
 
     def due(self, name: NodeId) -> bool:
         """Whether a host has mail with which it can go on: fewer turns, and the same steps."""
-        mail, missing = self.mail[name], self.done[name].missing
+        mail = self.mail[name]
+        missing = self.done[name].missing
         return len(mail) >= max(1, len(missing)) and missing <= {letter.sender for letter in mail}
 
     def post(self, letters: Iterable[Letter]) -> None:
@@ -215,7 +218,8 @@ class Turns:
 
     def give(self, name: NodeId) -> None:
         letters: list[Letter] = []
-        size, waiting = 0, self.mail[name]
+        size = 0
+        waiting = self.mail[name]
         for letter in waiting[:MOST]:
             if letters and size + len(letter.body) > LOAD:
                 break

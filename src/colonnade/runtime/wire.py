@@ -130,7 +130,8 @@ def _decode(body: bytes) -> Any:
         raise WireError(f"unknown message number {code}; bring both sides to the same release")
     if len(view) > _largest(shape.cls):
         raise WireError(f"a message of {len(view):,} bytes; over {LARGEST:,} must come as row blocks")
-    at, values = _HEADER.size, []
+    at = _HEADER.size
+    values = []
     for _ in shape.fields:
         value, at = read_value(view, at)
         values.append(value)
@@ -382,7 +383,9 @@ class Communication:
         kinds = [pl.String, pl.String, pl.String, pl.Int64, pl.Int64, pl.Int64]
         columns = list(zip(*self.lines, strict=True)) if self.lines else [()] * len(names)
         if len(self.numbers) == len(self.lines):  # a fit from an older file does not say
-            names, kinds, columns = [*names, "numbers"], [*kinds, pl.Int64], [*columns, self.numbers]
+            names = [*names, "numbers"]
+            kinds = [*kinds, pl.Int64]
+            columns = [*columns, self.numbers]
         return pl.DataFrame(
             [pl.Series(name, column, dtype=kind) for name, column, kind in zip(names, columns, kinds, strict=True)]
         )
@@ -398,7 +401,8 @@ class Communication:
         """
         import polars as pl
 
-        up, down = pl.col("receiver") == COORDINATOR, pl.col("sender") == COORDINATOR
+        up = pl.col("receiver") == COORDINATOR
+        down = pl.col("sender") == COORDINATOR
         table = self.table().with_columns(
             direction=pl.when(up).then(pl.lit("up")).when(down).then(pl.lit("down")).otherwise(pl.lit("across")),
             party=pl.when(up).then(pl.col("sender")).otherwise(pl.col("receiver")),

@@ -155,7 +155,8 @@ def days_of(name: str, written: str, missing: str | dt.date, values: pl.Series) 
         values = texts.str.to_date(written, strict=False)
         strange = (values.is_null() & texts.is_not_null()).to_numpy()
         if strange.any():
-            count, row = np.count_nonzero(strange), int(np.argmax(strange)) + 1
+            count = np.count_nonzero(strange)
+            row = int(np.argmax(strange)) + 1
             what = f"{count:,} of {texts.len():,} texts are no dates of the form {written!r}, the first in row {row:,}."
             other = "%Y-%m-%d" if written != "%Y-%m-%d" else "%d.%m.%Y"
             raise wrong(name, f'{what} Correct them, or write their form, as in format = "{other}", in the schema.')
@@ -285,7 +286,8 @@ class Blocks:
             return self._held.pop()
         if not dense or self._stored < SPARSE_BELOW * self.rows * self._width:
             return self._compressed()
-        whole, begin = np.empty((self.rows, self._width)), 0
+        whole = np.empty((self.rows, self._width))
+        begin = 0
         while self._held:
             block = self._held.popleft()
             whole[begin : begin + block.shape[0]] = block.toarray() if sparse.issparse(block) else block
@@ -296,14 +298,17 @@ class Blocks:
         counts = sum((_counts(block) for block in self._held), np.zeros(self._width, np.int64))
         ends = np.concatenate([[0], np.cumsum(counts)])
         index = np.int32 if max(self._stored, self.rows) <= np.iinfo(np.int32).max else np.int64
-        indices, data = np.empty(ends[-1], index), np.empty(ends[-1])
-        at, begin = ends[:-1].copy(), 0
+        indices = np.empty(ends[-1], index)
+        data = np.empty(ends[-1])
+        at = ends[:-1].copy()
+        begin = 0
         while self._held:
             block = sparse.csc_array(self._held.popleft())
             found = np.diff(block.indptr)
             # Entry e of column j goes behind what earlier blocks put there.
             places = np.arange(block.nnz) + np.repeat(at - block.indptr[:-1], found)
-            indices[places], data[places] = block.indices + index(begin), block.data
+            indices[places] = block.indices + index(begin)
+            data[places] = block.data
             at += found
             begin += block.shape[0]
         return _csc(data, indices, ends, self.rows)

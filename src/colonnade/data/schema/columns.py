@@ -269,7 +269,8 @@ class Date(Column):
         return Bins(knots, (self.low, self.high), whole=True, day=True)
 
     def scaling(self) -> tuple[float, float]:
-        low, high = self.low.toordinal(), self.high.toordinal()
+        low = self.low.toordinal()
+        high = self.high.toordinal()
         return (low + high) / 2.0, (high - low) / 2.0
 
     def per_unit(self) -> float:
@@ -495,7 +496,8 @@ def _check_curve(column: Numeric) -> None:
     for key in ("smooth", "values", "monotone"):  # whole numbers of NumPy, too, as Python's: files are written of them
         if isinstance(given := getattr(column, key), np.integer):
             object.__setattr__(column, key, int(given))
-    smooth, values = column.smooth, column.values
+    smooth = column.smooth
+    values = column.values
     monotone: object = column.monotone
     depth = isinstance(smooth, int) and (isinstance(smooth, bool) or 1 <= smooth <= curves.DEEPEST)
     if not (smooth is None or depth):

@@ -220,7 +220,9 @@ class Schema:
         depth
             How often a number's range is halved.
         """
-        found, height, start = list[Sparse](), matrix.shape[0], 0
+        found = list[Sparse]()
+        height = matrix.shape[0]
+        start = 0
         for column, other in zip(self.columns, self.bent(depth).columns, strict=True):
             stop = start + len(features_of(column))
             own = [columns_of(matrix, j) for j in range(start, stop)]
@@ -229,7 +231,8 @@ class Schema:
                 numbers[own[0][0]] = own[0][1]
                 gaps = own[1][0] if other.missing == "indicator" else np.zeros(0, np.int64)
                 own[1:1] = hats(numbers, other.depth, gaps)
-            found, start = found + own, stop
+            found = found + own
+            start = stop
         return assemble(found, height)
 
     @property
@@ -286,7 +289,8 @@ class Schema:
         frames
             The blocks, in order.
         """
-        names, blocks = [column.name for column in self.columns], Blocks(self.width)
+        names = [column.name for column in self.columns]
+        blocks = Blocks(self.width)
         outside = dict.fromkeys(names, 0)
         for place, frame in enumerate(frames):
             table = as_frame(frame, names)
@@ -431,7 +435,8 @@ def _parse(text: str) -> tuple[tuple[Column, ...], dict[str, Any]]:
 
 def column_from(item: dict[str, Any]) -> Column:
     """The column that `Column.to_file` wrote."""
-    values, known_kinds = dict(item), kinds()
+    values = dict(item)
+    known_kinds = kinds()
     kind = values.pop("type", None)
     if not isinstance(kind, str) or kind not in known_kinds:
         what = "absent" if kind is None else repr(kind)

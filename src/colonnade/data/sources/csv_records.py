@@ -73,7 +73,8 @@ def records(path: Path, form: CsvForm, block: int) -> Iterator[Records]:
 
 
 def _all_records(path: Path, form: CsvForm, block: int) -> Iterator[Records]:
-    rest, line = b"", 1
+    rest = b""
+    line = 1
     for new, last in _bytes(path, form, block):
         data = rest + new
         if last and data and not data.endswith(b"\n"):
@@ -108,7 +109,8 @@ def _bytes(path: Path, form: CsvForm, block: int) -> Iterator[tuple[bytes, bool]
 def _cut(data: bytes, mark: int, line: int, last: bool) -> tuple[Records, bytes]:
     """The records that end in the data, and what is left of it."""
     letters = np.frombuffer(data, np.uint8)
-    newlines, quotes = np.flatnonzero(letters == NEWLINE), np.flatnonzero(letters == QUOTE)
+    newlines = np.flatnonzero(letters == NEWLINE)
+    quotes = np.flatnonzero(letters == QUOTE)
     ends = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
     stop = int(ends[-1]) + 1 if ends.size else 0
     inner = quotes if not ends.size else quotes[quotes < stop]
@@ -124,7 +126,8 @@ def _cut(data: bytes, mark: int, line: int, last: bool) -> tuple[Records, bytes]
 
 def _regular(letters: NDArray[np.uint8], quotes: Places, mark: int) -> bool:
     """Whether every quote opens a cell at its beginning, closes one at its end, or is one of two that mean a quote."""
-    opening, closing = quotes[0::2], quotes[1::2]
+    opening = quotes[0::2]
+    closing = quotes[1::2]
     before = letters[opening[opening > 0] - 1]
     after = letters[closing[closing + 1 < letters.size] + 1]
     opens = np.isin(before, (mark, NEWLINE, RETURN, QUOTE)).all()
@@ -147,7 +150,9 @@ def _read_anew(data: bytes, mark: int, line: int, last: bool) -> tuple[Records, 
     physical = io.BytesIO(data).readlines()
     between = chr(mark)
     reader = csv.reader((text.decode("utf-8", "surrogateescape") for text in physical), delimiter=between)
-    rows, lines, read = [], [], [0]
+    rows = []
+    lines = []
+    read = [0]
     for row in reader:
         rows.append(row)
         lines.append(line + read[-1])

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 NULLS = ["NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "NULL", "null"]
 NANS = ["NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"]
 MISSING = ["", *NULLS, *NANS]
-TRUE, FALSE = ("1", "true", "True", "TRUE"), ("0", "false", "False", "FALSE")
+TRUE = ("1", "true", "True", "TRUE")
+FALSE = ("0", "false", "False", "FALSE")
 LED_BY_ZEROS = r"^\s*[+-]?0[0-9]"
 NANOSECONDS = datetime(1677, 9, 21, 0, 12, 44), datetime(2262, 4, 11, 23, 47, 15)  # the seconds that 64 bits count
 FIRST = 8  # cells that are tried before all others
@@ -113,7 +114,8 @@ def _number(cells: pl.Series, decimal: str) -> pl.Series:
 def _truth(cells: pl.Series) -> pl.Series:
     import polars as pl
 
-    yes, no = cells.is_in(TRUE), cells.is_in(FALSE)
+    yes = cells.is_in(TRUE)
+    no = cells.is_in(FALSE)
     return yes.set(~(yes | no), None) if cells.len() else pl.Series(cells.name, [], dtype=pl.Boolean)
 
 

@@ -117,7 +117,8 @@ class Csv:
         types |= dict.fromkeys(texts, pl.String)
         with unquoted():
             types |= self._types(names, [name for name in wanted if name not in types])
-            empty, decimal = True, form_of(self.path).decimal
+            empty = True
+            decimal = form_of(self.path).decimal
             for found, cells in self._cells(names, wanted):
                 empty = False
                 yield pl.DataFrame([self._values(cells[name], types[name], decimal, found) for name in wanted])
@@ -147,7 +148,8 @@ class Csv:
         """The wanted columns as text, an empty cell as a gap, block by block."""
         import polars as pl
 
-        places, form = {names.index(name) for name in wanted}, form_of(self.path)
+        places = {names.index(name) for name in wanted}
+        form = form_of(self.path)
         for found in records(self.path, form, BLOCK):
             if wrong := ragged(found, names):
                 what = f"{wrong[1]} cells in line {wrong[0]:,}, and the header has {len(names)}"
@@ -208,7 +210,8 @@ class Columnar:
         return join_blocks(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
-        names, empty = choose_columns(self.shown, self.names(), columns), True
+        names = choose_columns(self.shown, self.names(), columns)
+        empty = True
         with unquoted(), self._explain():
             for batch in (self._stream_batches if self._streamed else self._batches)(names):
                 empty &= batch.is_empty()

@@ -85,7 +85,9 @@ def _place(row, column, value, begin, at, indices, data):  # type: ignore[no-unt
 
 
 def _two_runs(chunks: Callable[[], Iterator[Chunk]], tell: Progress, columns: int) -> tuple[Any, NDArray[Any]]:
-    counts, rows, labels = np.zeros(max(columns, 1), np.int64), 0, []
+    counts = np.zeros(max(columns, 1), np.int64)
+    rows = 0
+    labels = []
     for chunk in chunks():
         if chunk.column.size:
             found = np.bincount(chunk.column, minlength=counts.size)
@@ -100,8 +102,10 @@ def _two_runs(chunks: Callable[[], Iterator[Chunk]], tell: Progress, columns: in
     skip = int(counts[0] == 0 and counts.size > 1)  # with a public width nothing is numbered 0
     ends = np.concatenate([[0], np.cumsum(counts)])
     small = rows < 2**31 and ends[-1] < 2**31
-    indices, data = np.empty(ends[-1], np.int32 if small else np.int64), np.empty(ends[-1])
-    at, begin = ends[:-1].copy(), 0
+    indices = np.empty(ends[-1], np.int32 if small else np.int64)
+    data = np.empty(ends[-1])
+    at = ends[:-1].copy()
+    begin = 0
     for chunk in chunks():
         more = np.bincount(chunk.column, minlength=counts.size)
         if more.size > counts.size or (at + more > ends[1:]).any():  # the kernel looks at no bounds
@@ -121,7 +125,8 @@ def _two_runs(chunks: Callable[[], Iterator[Chunk]], tell: Progress, columns: in
 def svmlight_chunks(file: Path) -> Iterator[Chunk]:
     """Lines "label index:value ..."; "#" starts a comment, and qid:... is left out."""
     unpack: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(file.suffix, lambda raw, _: nullcontext(raw))
-    size, begin = max(file.stat().st_size, 1), 1
+    size = max(file.stat().st_size, 1)
+    begin = 1
     with file.open("rb") as raw, unpack(raw, "rb") as stream:
         while lines := stream.readlines(CHUNK):
             yield _parse_lines(lines, begin, min(raw.tell() / size, 1.0))
@@ -148,7 +153,8 @@ def _parse_lines(lines: list[bytes], begin: int, done: float) -> Chunk:
     is_label = np.zeros(numbers.size, bool)
     is_label[starts[:-1]] = True
     entries = numbers[~is_label]
-    column, value = entries[0::2], entries[1::2]
+    column = entries[0::2]
+    value = entries[1::2]
     row = np.repeat(np.arange(pairs.size), pairs)
     rising = (np.diff(column) > 0) | (np.diff(row) > 0)
     if (column < 0).any() or (column != np.floor(column)).any() or not rising.all() or not np.isfinite(numbers).all():

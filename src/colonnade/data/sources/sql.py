@@ -66,7 +66,8 @@ class Sql:
             yield reader
 
     def _fetch(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        rows, failed = 0, False
+        rows = 0
+        failed = False
         while True:
             try:
                 batch = next(reader, None)

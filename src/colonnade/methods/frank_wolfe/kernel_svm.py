@@ -156,8 +156,12 @@ class DualWalk:
     """Where the walk stands, and the step of whoever decides: the coordinator of a star, every agent of a graph."""
 
     def __init__(self, problem: KernelSVM, settings: WalkSettings, features: int) -> None:
-        self.problem, self.settings, self.chosen = problem, settings, Chosen(features)
-        self.weights, self.objective, self.gap = np.zeros(0), math.inf, math.inf
+        self.problem = problem
+        self.settings = settings
+        self.chosen = Chosen(features)
+        self.weights = np.zeros(0)
+        self.objective = math.inf
+        self.gap = math.inf
         self.squares = np.zeros((0, 0))  # K̃ between the chosen examples, where weights are re-solved
 
     def ends(self, t: int, score: float) -> bool:
@@ -170,7 +174,8 @@ class DualWalk:
         new = np.append(self.weights, np.zeros(len(self.chosen) - self.weights.size))
         own = self._own(atom)
         if not self.weights.size:
-            size, self.objective = 1.0, own
+            size = 1.0
+            self.objective = own
         else:
             bend = self.objective - 2.0 * score + own  # of the objective along the step, halved
             if bend < -1e-9 * abs(own):
@@ -189,7 +194,8 @@ class DualWalk:
     def support(self) -> Support:
         """What predicts: the examples with weight. A kernel that is not positive on them is found out here at last."""
         used = np.flatnonzero(self.weights)
-        points, kernel = self.chosen.table(used.tolist()), self.problem.kernel
+        points = self.chosen.table(used.tolist())
+        kernel = self.problem.kernel
         if not isinstance(kernel, RBF):
             check_table(kernel_values(kernel, points, points))
         return Support(points, np.array(self.chosen.labels)[used], self.weights[used])
@@ -208,7 +214,9 @@ class DualWalk:
     def _correct(self) -> None:
         """The best weights of the examples chosen so far."""
         for number in range(len(self.squares), len(self.chosen)):
-            row, label, before = self.chosen.row(number), self.chosen.labels[number], np.zeros(0)
+            row = self.chosen.row(number)
+            label = self.chosen.labels[number]
+            before = np.zeros(0)
             if number:
                 before = kernel_values(self.problem.kernel, row, self.chosen.table(range(number)))[0]
             line = label * np.array(self.chosen.labels[:number]) * (before + 1.0)
@@ -227,11 +235,15 @@ class Examples:
     """One node's own examples and their entries of K̃α."""
 
     def __init__(self, problem: KernelSVM, block: Block) -> None:
-        self.problem, self.block, self.y = problem, block, block.own_labels().astype(np.float64)
+        self.problem = problem
+        self.block = block
+        self.y = block.own_labels().astype(np.float64)
         self.gradient = np.zeros(block.rows)
         self.mine: dict[int, int] = {}  # row by number of the atom
         self._column = np.empty(block.rows)
-        self._table, self._kept = np.empty((0, block.rows)), 0  # k + 1 of the first chosen examples, as rows
+        # k + 1 of the first chosen examples, as rows
+        self._table = np.empty((0, block.rows))
+        self._kept = 0
 
     def lowest(self) -> tuple[int, float]:
         """The first of the lowest entries."""
@@ -263,7 +275,8 @@ class Examples:
         """K̃α anew. Kernel values of the first examples are kept, up to KEPT of them, those of the others made again."""
         if weights.shape != (len(chosen),):
             raise ProtocolError(f"a peer sent weights of shape {weights.shape} for {len(chosen):,} examples")
-        known, signed = min(len(chosen), KEPT // max(1, self.block.rows)), weights * np.array(chosen.labels)
+        known = min(len(chosen), KEPT // max(1, self.block.rows))
+        signed = weights * np.array(chosen.labels)
         for atom in range(self._kept, known):
             if atom == len(self._table):
                 self._table = np.concatenate([self._table, np.empty((max(16, atom), self.block.rows))])
@@ -297,7 +310,8 @@ class Examples:
 
     @cached_property
     def _norms(self) -> Floats:
-        out, matrix = np.empty(self.block.rows), self.block.matrix
+        out = np.empty(self.block.rows)
+        matrix = self.block.matrix
         if sparse.issparse(matrix):
             columns.csc_squared_norms(matrix.data, matrix.indices, matrix.indptr, out)
         else:
@@ -316,8 +330,10 @@ class Examples:
 
 
 def coordinator(job: Job, settings: WalkSettings) -> Program[Answer]:
-    roster, first = job.roster, _firsts(job.roster)
-    dual, numbers = DualWalk(_problem(job), settings, _features(roster)), dict[tuple[str, int], int]()
+    roster = job.roster
+    first = _firsts(job.roster)
+    dual = DualWalk(_problem(job), settings, _features(roster))
+    numbers = dict[tuple[str, int], int]()
     bids = yield from ask(roster.parties, KernelBegin(), Bid)  # line 3
     for t in range(settings.rounds + 1):
         who, index, score = _lowest(bids, first, roster)  # line 4
@@ -335,13 +351,15 @@ def coordinator(job: Job, settings: WalkSettings) -> Program[Answer]:
         known, fresh = (Weigh(n, dual.weights) if corrects else Towards(n, atom, step) for n in (nothing, new))
         note: Note = {"round": t + 1, "objective": objective, "gap": dual.gap, "step": step, "party": who}
         bids = yield from tell({p: known if p == who else fresh for p in roster.parties}, Bid, note)  # line 3
-    model, shares = dual.support(), {party: _own_weights(party, numbers, dual.weights) for party in roster.parties}
+    model = dual.support()
+    shares = {party: _own_weights(party, numbers, dual.weights) for party in roster.parties}
     yield from tell({party: Finish(shares[party], 0.0) for party in roster.parties}, Done)
     return Answer({}, 0.0, dual.objective, dual.gap, settings.status(dual.gap), model=model)
 
 
 def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
-    own, chosen = Examples(_problem(job), block), Chosen(block.columns)
+    own = Examples(_problem(job), block)
+    chosen = Chosen(block.columns)
     request = yield from receive(COORDINATOR, Request)
     while not isinstance(request, Finish):
         match request:
@@ -375,8 +393,12 @@ REPLIES: Replies = {KernelBegin: Bid, SendExample: Example, Towards: Bid, Weigh:
 
 
 def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSettings) -> Program[Own]:
-    problem, first, reports = _problem(job), _firsts(job.roster)[gate.node], gate.node == job.roster.label
-    own, dual, numbers = Examples(problem, block), DualWalk(problem, settings, block.columns), dict[int, int]()
+    problem = _problem(job)
+    first = _firsts(job.roster)[gate.node]
+    reports = gate.node == job.roster.label
+    own = Examples(problem, block)
+    dual = DualWalk(problem, settings, block.columns)
+    numbers = dict[int, int]()
     nothing = gate.exact(sparse.csc_array((block.columns + 1, 0)))
     for t in range(settings.rounds + 1):
         index, score = own.lowest()
@@ -394,7 +416,8 @@ def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSe
             return dict(zip(("objective", "gap"), gate.exact(dual.objective, dual.gap), strict=True)) if reports else {}
 
         best, new = yield from way.exchange(Contribution(bid, lambda s: s, wanted, example, nothing, note))  # line 4
-        place, score = best.place.value, best.score.value
+        place = best.place.value
+        score = best.score.value
         if dual.ends(t, score):  # line 7
             break
         if new is not None:

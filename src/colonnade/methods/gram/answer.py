@@ -109,7 +109,8 @@ class Curves:
 
 def candidates(level: Indices) -> Iterator[Floats]:
     """What hats may weigh in a solve beside what they weigh in the rows, lines only first; 0: they are left out."""
-    deepest, seen = int(level.max(initial=0)), set[tuple[float, ...]]()
+    deepest = int(level.max(initial=0))
+    seen = set[tuple[float, ...]]()
     for first, fade in ((0.0, 0.0), *FADES):
         by_level = (1.0, *(first * fade ** (k - 1) for k in range(1, deepest + 1)))
         if by_level not in seen:

@@ -149,10 +149,13 @@ def _unbundle(came: Passed, sender: str, sizes: Mapping[str, tuple[int, int]]) -
     wanted = tuple(sum(size[k] for size in sizes.values()) for k in (0, 1))
     if (len(came.rows), len(came.numbers)) != wanted:
         raise ProtocolError(f"{sender!r} passed on {len(came.rows)} rows and {len(came.numbers)} parts, not {wanted}")
-    rows, numbers, found = list(came.rows), list(came.numbers), {}
+    rows = list(came.rows)
+    numbers = list(came.numbers)
+    found = {}
     for source, (few, many) in sizes.items():
         found[source] = Item(tuple(rows[:few]), tuple(numbers[:many]))
-        rows, numbers = rows[few:], numbers[many:]
+        rows = rows[few:]
+        numbers = numbers[many:]
     return found
 
 
@@ -165,7 +168,9 @@ class GraphLine:
     mail: Mail
 
     def rows(self, rows: Released[bytes]) -> Program[dict[str, bytes]]:
-        exchange, mail, me = self.exchange, self.mail, self.mail.me
+        exchange = self.exchange
+        mail = self.mail
+        me = self.mail.me
         to = {name: exchange.receivers(name) for name in exchange.sending}
         back = {name: exchange.senders(name) for name in mail.names if exchange.senders(name)}
         mine = Item(mail.seal(self.gate, (rows,), to[me])) if me in to else Item()
@@ -179,7 +184,9 @@ class GraphLine:
     def answers(
         self, blind: Released[Packed] | None, noisy: Mapping[str, Released[Packed]]
     ) -> Program[dict[str, tuple[Packed, ...]]]:
-        exchange, mail, me = self.exchange, self.mail, self.mail.me
+        exchange = self.exchange
+        mail = self.mail
+        me = self.mail.me
         to = {name: exchange.senders(name) for name in mail.names if exchange.senders(name)}
         mine: tuple[Released[bytes], ...] = ()
         if blind is not None:  # W, for all of them; then B of each, for it alone
@@ -190,7 +197,8 @@ class GraphLine:
         found: dict[str, tuple[Packed, ...]] = {}
         for receiver in exchange.receivers(me):
             whole, *rest = came[receiver].rows
-            place, senders = to[receiver].index(me), len(to[receiver])
+            place = to[receiver].index(me)
+            senders = len(to[receiver])
             content, key = rest[senders + 2 * place : senders + 2 * place + 2]
             blinded = mail.unseal(self.gate, receiver, rest[place], whole)
             found[receiver] = *blinded, *mail.unseal(self.gate, receiver, key, content)
@@ -201,7 +209,11 @@ class GraphLine:
 
 
 def peer(form: Lattice, block: Block, gate: Gate, topology: Topology | Changing | None) -> Program[Own]:
-    plan, me, sums, whole, shortened = form.plan, gate.node, None, False, None
+    plan = form.plan
+    me = gate.node
+    sums = None
+    whole = False
+    shortened = None
     mail = Mail(network(topology, plan.job.roster), plan.job.roster.parties, me)
     yield from _meet(mail, gate)
     if plan.sums is not None:

@@ -82,7 +82,8 @@ def blocks(exchange: Exchange) -> list[tuple[int, int]]:
     """First row and number of rows of each message: the same for all parties."""
     travel = exchange.lattice.bits - exchange.cut
     bits = travel * sum(exchange.sides[party].width for party in exchange.sending)
-    rows, size = exchange.mechanism.rows, block_rows(bits, max(side.width for side in exchange.sides.values()))
+    rows = exchange.mechanism.rows
+    size = block_rows(bits, max(side.width for side in exchange.sides.values()))
     return [(first, min(size, rows - first)) for first in range(0, rows, size)]
 
 
@@ -109,15 +110,18 @@ class Star:
     gate: Gate
 
     def rows(self, rows: Released[bytes]) -> Program[dict[str, bytes]]:
-        me, nothing = self.gate.node, Across(self.gate.nothing(), ())
-        told, receivers = Across(rows, ()), self.exchange.receivers(me)
+        me = self.gate.node
+        nothing = Across(self.gate.nothing(), ())
+        told = Across(rows, ())
+        receivers = self.exchange.receivers(me)
         inbox = yield from self._swap({p: told if p in receivers else nothing for p in self.exchange.partners(me)})
         return {sender: inbox[sender].rows.value for sender in self.exchange.senders(me)}
 
     def answers(
         self, blind: Released[Packed] | None, noisy: Mapping[str, Released[Packed]]
     ) -> Program[dict[str, tuple[Packed, ...]]]:
-        me, nothing = self.gate.node, self.gate.nothing()
+        me = self.gate.node
+        nothing = self.gate.nothing()
         told: dict[str, tuple[Released[Packed], ...]] = {}
         if blind is not None:
             told = {sender: (blind, one) for sender, one in noisy.items()}
@@ -153,12 +157,14 @@ class Products:
 
     @cached_property
     def hiding(self) -> Hiding:
-        seed, exchange = self.gate.lattice_seed(self.digest), self.exchange
+        seed = self.gate.lattice_seed(self.digest)
+        exchange = self.exchange
         return Hiding(seed, self.public, exchange.lattice, exchange.scales[self.me], exchange.cut)
 
     @cached_property
     def blinding(self) -> Blinding:
-        seed, exchange = self.gate.lattice_seed(self.digest), self.exchange
+        seed = self.gate.lattice_seed(self.digest)
+        exchange = self.exchange
         return Blinding(seed, self.public, exchange.lattice, exchange.sides[self.me].width)
 
     # ------------------------------------------------------------------------ rows
@@ -191,7 +197,8 @@ class Products:
             self.answers[sender] += inner(rows, theirs, self.bound, lattice)
 
     def _unpacked(self, sender: str, packed: bytes, count: int, cut: int) -> NDArray[np.uint64]:
-        lattice, width = self.exchange.lattice, self.exchange.sides[sender].width
+        lattice = self.exchange.lattice
+        width = self.exchange.sides[sender].width
         if len(packed) != hidden_size(count * width, cut, lattice):
             raise ProtocolError(f"{sender!r} sent {len(packed):,} bytes for {count:,} encrypted rows")
         return unpack_hidden(packed, width, cut, lattice, count)
@@ -200,13 +207,15 @@ class Products:
 
     def answer(self, noisy: Mapping[str, Released[Packed]]) -> Program[list[Integers]]:
         """Send every sender its noisy B beside W; what the receivers' answers hold, opened, in their order."""
-        exchange, lattice = self.exchange, self.exchange.lattice
+        exchange = self.exchange
+        lattice = self.exchange.lattice
         blind = self.gate.blinded(self.blinding, self._product) if noisy else None
         came = yield from self.line.answers(blind, noisy)
         opened = []
         for receiver in exchange.receivers(self.me):
             parts = came[receiver]
-            width, mine = exchange.sides[receiver].width, exchange.sides[self.me].width
+            width = exchange.sides[receiver].width
+            mine = exchange.sides[self.me].width
             fits = [part.values.shape for part in parts] == [(lattice.dimension, width), (mine, width)]
             if not fits or any(part.bits != lattice.bits for part in parts):
                 raise ProtocolError(f"{receiver!r} sent an answer of other sizes than its {width:,} columns ask for")
@@ -261,7 +270,8 @@ def _joint_sides(plan: RunPlan, figures: Figures, layout: Layout) -> dict[str, S
 
 
 def _sums_sides(plan: RunPlan, figures: Figures) -> dict[str, Side]:
-    found, columns = {}, plan.columns
+    found = {}
+    columns = plan.columns
     for k, party in enumerate(plan.job.roster.parties):
         here = columns.owner == k
         if party == plan.job.roster.label:  # its weights of either class
@@ -289,7 +299,9 @@ def gram_parts(
     plan: RunPlan, prepared: Prepared, matrix: OwnMatrix, exchange: Exchange, line: Line
 ) -> Program[tuple[Any, ...]]:
     """The Gram matrix of its own rows, and its part of the products with everybody else's: one mechanism."""
-    gate, layout, width = matrix.gate, prepared.layout, matrix.width
+    gate = matrix.gate
+    layout = prepared.layout
+    width = matrix.width
     products = Products(exchange, gate, line, prepared.digest, matrix.bound)
     yield from products.pass_rows(matrix.add_up)
     diagonal, triangle, column_sums = layout.weights(gate.node)
@@ -314,8 +326,11 @@ def _let_out(
     plan: RunPlan, prepared: Prepared, products: Products, own: tuple[Integers, ...], weights: tuple[Any, ...]
 ) -> Program[tuple[Any, ...]]:
     """Its own sums and its answers to senders, then what it opened of its receivers' answers: all with noise."""
-    gate, exchange, me = products.gate, products.exchange, products.me
-    sensitivity, ring = plan.sensitivity(prepared.figures), exchange.lattice.ring.mask
+    gate = products.gate
+    exchange = products.exchange
+    me = products.me
+    sensitivity = plan.sensitivity(prepared.figures)
+    ring = exchange.lattice.ring.mask
     senders = exchange.senders(me)
     released = gate.integers(
         Private((*own, *(products.answers[sender] for sender in senders)), sensitivity),
@@ -347,8 +362,10 @@ def read_parts(
     plan: RunPlan, prepared: Prepared, exchange: Exchange, came: Mapping[str, Sequence[Packed]]
 ) -> Collected:
     """Everybody's parts; products in units, each pair's first party first."""
-    parties, counts = plan.job.roster.parties, own_counts(plan, prepared.figures)
-    own, cross = {}, {}
+    parties = plan.job.roster.parties
+    counts = own_counts(plan, prepared.figures)
+    own = {}
+    cross = {}
     for party in parties:
         parts = [part.values for part in came[party]]
         routes = [(party, receiver) for receiver in exchange.receivers(party)]
@@ -388,7 +405,8 @@ def exchanged(job: Job, name: str) -> tuple[dict[str, int], tuple[tuple[str, str
 
 def bytes_sent(job: Job, stages: tuple[str, ...]) -> tuple[float, float]:
     """About how many bytes of columns a run sends: under masks, once up; and under encryption, up and down again."""
-    masked, hidden = 0.0, 0.0
+    masked = 0.0
+    hidden = 0.0
     for name in stages:
         widths, pairs = exchanged(job, name)
         uploading = {party for pair in pairs for party in pair}
@@ -438,7 +456,8 @@ class Lattice:
 
     def price(self) -> dict[str, Plan]:
         """Encrypted rows at the most that they can be."""
-        roster, stages = self.plan.job.roster, len(self.plan.stages)
+        roster = self.plan.job.roster
+        stages = len(self.plan.stages)
         widths = [len(places) + 2 for places in roster.positions.values()]
         size = block_rows(TABLE[-1].bits * sum(widths), max(widths))
         what = "its columns under lattice encryption, or what it answers to another party's"

@@ -90,7 +90,8 @@ class Local:
 
     def beside(self, party: str) -> tuple[int, int]:
         """Constant and label beside a party's rows, in steps."""
-        norm2, rule = max(1, self.figures.norm2[party]), self.rule
+        norm2 = max(1, self.figures.norm2[party])
+        rule = self.rule
         constant, label = (math.sqrt(share * norm2) for share in (rule.constant_share, rule.label_share))
         return max(1, round(constant)), max(1, round(label))
 
@@ -158,7 +159,8 @@ def own_products_release(local: Local, block: Block, gate: Gate, labels: Integer
     rows, (constant, label) = _rows(local, block, me), local.beside(me)
     beside = _beside(local.labels.cut_to(labels) / local.labels.limit, label)
     own = np.zeros((rows.columns, rows.columns), np.int64)
-    sums, tied = np.zeros(rows.columns, np.int64), np.zeros(rows.columns, np.int64)
+    sums = np.zeros(rows.columns, np.int64)
+    tied = np.zeros(rows.columns, np.int64)
     bound = int(np.abs([rows.grid.low, rows.grid.high]).max(initial=1))
     for first in range(0, rows.count, ROWS_AT_A_TIME):
         count = min(ROWS_AT_A_TIME, rows.count - first)
@@ -189,9 +191,13 @@ def _rows(local: Local, block: Block, me: str) -> IntegerRows:
 
 def from_products(local: Local, labels: Floats, got: dict[str, LocalParts]) -> Gram:
     """The Gram matrix of [a, 1, y] with nothing between parties, from their own."""
-    job, columns, step = local.job, local.columns, local.figures.step
-    d, n = columns.owner.size, job.roster.rows
-    matrix, noise = np.zeros((d + 2, d + 2)), np.zeros((d + 2, d + 2))
+    job = local.job
+    columns = local.columns
+    step = local.figures.step
+    d = columns.owner.size
+    n = job.roster.rows
+    matrix = np.zeros((d + 2, d + 2))
+    noise = np.zeros((d + 2, d + 2))
     cut = local.labels.cut_to(labels) / local.labels.kept
     spread = local.labels.limit / local.labels.kept  # of one label around its own, at most
     for k, party in enumerate(job.roster.parties):
@@ -203,7 +209,8 @@ def from_products(local: Local, labels: Floats, got: dict[str, LocalParts]) -> G
         if [diagonal.size, upper.size, sums.size, tied.size] != [at.size, i.size, at.size, at.size]:
             raise ProtocolError(f"{party!r} sent parts of other sizes than its {at.size:,} columns ask for")
         g = local.sigma * step**2
-        matrix[at, at], noise[at, at] = diagonal * step**2, g
+        matrix[at, at] = diagonal * step**2
+        noise[at, at] = g
         matrix[at[i], at[j]] = matrix[at[j], at[i]] = upper * step**2
         noise[at[i], at[j]] = noise[at[j], at[i]] = g * HALF
         matrix[at, d] = matrix[d, at] = sums * step / constant
@@ -214,7 +221,8 @@ def from_products(local: Local, labels: Floats, got: dict[str, LocalParts]) -> G
         noise[at, d + 1] = noise[d + 1, at] = np.hypot(local.sigma * HALF * unit, of_labels)
     bound = job.label_bound
     squares = float(cut @ cut) - n * local.labels.sd**2
-    matrix[d, d], matrix[d, d + 1] = n, cut.sum()
+    matrix[d, d] = n
+    matrix[d, d + 1] = cut.sum()
     matrix[d + 1, d] = matrix[d, d + 1]
     matrix[d + 1, d + 1] = n if job.problem.loss.classifies else min(max(squares, 0.0), n * bound**2)
     noise[d, d + 1] = noise[d + 1, d] = math.sqrt(n) * spread

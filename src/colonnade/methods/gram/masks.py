@@ -130,8 +130,11 @@ def release_gram(
     plan: RunPlan, prepared: Prepared, matrix: OwnMatrix, seeds: Mapping[str, bytes], losses: Losses
 ) -> Program[Parts]:
     """Its squared lengths, then masked rows in the rings that these give, then all the rest: one mechanism."""
-    gate, layout = matrix.gate, prepared.layout
-    me, sensitivity, width = gate.node, plan.sensitivity(prepared.figures), matrix.width
+    gate = matrix.gate
+    layout = prepared.layout
+    me = gate.node
+    sensitivity = plan.sensitivity(prepared.figures)
+    width = matrix.width
     diagonal, triangle, column_sums = layout.weights(me)
     yield from receive(COORDINATOR, SendDiagonal)
     squares = np.zeros(width, np.int64)
@@ -166,7 +169,8 @@ def release_sums(
     plan: RunPlan, prepared: Prepared, sums: SumsOfRows, seeds: Mapping[str, bytes], losses: Losses
 ) -> Program[Parts]:
     """Squares of its columns that are not binary; class sums, by itself or with the label holder; the class size."""
-    figures, gate = prepared.figures, sums.gate
+    figures = prepared.figures
+    gate = sums.gate
     stage = Stage.of(plan, prepared.figures, prepared.digest)
     corrections = yield from upload(stage, gate, seeds, sums.read, sums.bound, losses)
     own = sums.own()
@@ -196,7 +200,8 @@ def upload(
     `matrix` is asked for every block of rows once, in order; `bound` is the public bound of its entries. A correction
     has the rows of the pair's first party.
     """
-    me, corrections = gate.node, Corrections(stage, gate, seeds)
+    me = gate.node
+    corrections = Corrections(stage, gate, seeds)
     request = yield from receive(COORDINATOR, Next | SendParts)
     for number, (first, count) in enumerate(stage.blocks() or whole_table(stage)):
         rows = matrix(first, count)
@@ -217,7 +222,9 @@ class Corrections:
     """What a party subtracts from the coordinator's totals: -XₖᵀUₗ - Dₖₗ for each of its partners l."""
 
     def __init__(self, stage: Stage, gate: Gate, seeds: Mapping[str, bytes]) -> None:
-        self.stage, self.gate, self.me = stage, gate, gate.node
+        self.stage = stage
+        self.gate = gate
+        self.me = gate.node
         # Of those who are lost there may be no seed.
         self.partners = {
             p: pair for pair in stage.pairs if self.me in pair for p in pair if p != self.me and p in seeds
@@ -241,7 +248,8 @@ class Corrections:
         masked row, could read rows off what it is sent."""
         found = {}
         for partner, pair in ((p, pair) for p, pair in self.partners.items() if p not in lost):
-            between, total = self.stage.between(self.gate, pair), -self.totals[partner].view(np.uint64)
+            between = self.stage.between(self.gate, pair)
+            total = -self.totals[partner].view(np.uint64)
             found[pair] = (total + between if pair[0] == self.me else total.T - between) & self.stage.masks(pair)
         return found
 
@@ -257,8 +265,10 @@ def whole_table(stage: Stage) -> list[tuple[int, int]]:
 
 def collect_sums(plan: RunPlan, prepared: Prepared, gate: Gate, losses: Losses) -> Program[Collected]:
     """Class sums; in a consortium noised here, before anything else is done with them."""
-    job, figures = plan.job, prepared.figures
-    stage, ring = Stage.of(plan, prepared.figures, prepared.digest), Ring(figures.bits)
+    job = plan.job
+    figures = prepared.figures
+    stage = Stage.of(plan, prepared.figures, prepared.digest)
+    ring = Ring(figures.bits)
     own = {name: own_count(job, figures, name) for name in job.roster.parties}
     totals = yield from collect(stage, own, losses)
     got = Collected(totals.parts, totals.products())
@@ -274,8 +284,11 @@ def collect_sums(plan: RunPlan, prepared: Prepared, gate: Gate, losses: Losses) 
 
 def collect_gram(plan: RunPlan, prepared: Prepared, gate: Gate, losses: Losses) -> Program[Collected]:
     """The Gram matrix: squared lengths first, then the rest in rings that fit."""
-    job, figures, layout = plan.job, prepared.figures, prepared.layout
-    parties, fixed = losses.rest(job.roster.parties), job.problem.loss.classifies
+    job = plan.job
+    figures = prepared.figures
+    layout = prepared.layout
+    parties = losses.rest(job.roster.parties)
+    fixed = job.problem.loss.classifies
     squares = Diagonals({name: figures.widths[name] - (fixed and name == job.roster.label) for name in parties})
     losses.hear((yield Post(dict.fromkeys(parties, SendDiagonal()), parties, fold=squares)), STAGES["joint"])
     losses.came(squares.values, "squared lengths")
@@ -373,7 +386,8 @@ class Totals:
     cross: dict[Pair, Integers] = field(init=False)  # totals; with both corrections the products and their noise
 
     def __post_init__(self) -> None:
-        self.blocks, self.done = self.stage.blocks(), 0
+        self.blocks = self.stage.blocks()
+        self.done = 0
         self._products = PairProducts(self.stage.bits, self.stage.pairs)
         self.cross = self._products.totals
 
@@ -400,7 +414,8 @@ class Totals:
         self._products.add(came, count)
 
     def _correct(self, party: str, parts: list[Packed]) -> None:
-        own, partners = self.own[party], [p for p in self.stage.partners(party) if p not in self.lost]
+        own = self.own[party]
+        partners = [p for p in self.stage.partners(party) if p not in self.lost]
         if len(parts) != own + len(partners):
             raise ProtocolError(f"{party!r} sent {len(parts)} parts where {own + len(partners)} were due")
         self.parts[party] = tuple(part.values for part in parts[:own])
@@ -431,14 +446,17 @@ class Totals:
 
 def collect(stage: Stage, own: Mapping[str, int], losses: Losses) -> Program[Totals]:
     """Everybody's masked rows, block after block, and then everybody's parts: added up and forgotten."""
-    totals, blocks, when = Totals(stage, own), len(stage.blocks()), STAGES[stage.name]
+    totals = Totals(stage, own)
+    blocks = len(stage.blocks())
+    when = STAGES[stage.name]
     for _ in range(min(AHEAD - 1, blocks)):
         yield Post(dict.fromkeys(losses.rest(stage.uploading), Next()), ())
     for number in range(blocks):
         here = losses.rest(stage.uploading)
         more = dict.fromkeys(here, Next()) if number + AHEAD <= blocks else {}
         losses.hear((yield Post(more, here, fold=totals)), when)
-    totals.lost, parties = tuple(losses.lost), losses.rest(losses.roster.parties)
+    totals.lost = tuple(losses.lost)
+    parties = losses.rest(losses.roster.parties)
     losses.hear((yield Post(dict.fromkeys(parties, SendParts(losses.places)), parties, fold=totals)), when)
     return totals
 
@@ -468,7 +486,8 @@ class Masks:
 
     def price(self) -> dict[str, Plan]:
         """Masked rows at the most that they can be."""
-        roster, stages = self.plan.job.roster, len(self.plan.stages)
+        roster = self.plan.job.roster
+        stages = len(self.plan.stages)
         widths = sum(len(places) + 2 for places in roster.positions.values())
         blocks = stages * -(-roster.rows // block_rows(widths * MOST_BITS))
         hidden = Charge(MASKED, blocks, "its columns under one-time masks, to the coordinator only, who has no mask")

@@ -54,7 +54,9 @@ from colonnade.runtime.program import COORDINATOR
 
 Name = Literal["sums", "joint"]
 
-COARSEST, FINEST = 32, 2048  # steps that the largest entry may take
+# steps that the largest entry may take
+COARSEST = 32
+FINEST = 2048
 FAST = 32  # bits in which products take one pass
 ROUNDING = 0.25  # of the noise: what rounding to whole steps may add to a sum
 OWN = Ring(62)  # of sums that a party computes alone: they travel, but never under masks, so width costs little
@@ -94,7 +96,8 @@ class Figures:
 
     def pairs(self, job: Job) -> tuple[tuple[str, str], ...]:
         """Whose columns are multiplied: in class sums everybody's with the label holder's."""
-        parties, holder = [p for p in job.roster.parties if self.widths[p]], job.roster.label
+        parties = [p for p in job.roster.parties if self.widths[p]]
+        holder = job.roster.label
         pairs = tuple((k, m) for i, k in enumerate(parties) for m in parties[i + 1 :])
         return tuple(pair for pair in pairs if holder in pair) if self.name == "sums" else pairs
 
@@ -199,7 +202,8 @@ class RunPlan:
         sizes = self.job.roster.rows, self.columns.owner.size, rule_rho(self.job)
         if self.settings.purpose == "inference":  # rows as they are, and the whole budget on one release of them
             return as_they_are(*sizes[1:])
-        classes, hats = self.job.problem.loss.classifies, self.columns.hats
+        classes = self.job.problem.loss.classifies
+        hats = self.columns.hats
         return choose(*sizes, classes=classes, keep=self.settings.screen, hats=hats)
 
     @cached_property
@@ -231,7 +235,8 @@ class RunPlan:
 
     def sensitivity(self, figures: Figures) -> float:
         """Of one unit, with what errors of encryption may add to it."""
-        bare, growth = self.bare_sensitivity(figures), self.way.growth
+        bare = self.bare_sensitivity(figures)
+        growth = self.way.growth
         return math.nextafter(bare * (1.0 + growth), math.inf) if growth else bare
 
     def bare_sensitivity(self, figures: Figures) -> float:
@@ -350,7 +355,8 @@ def _fitted(
     while levels < FINEST and at(2 * levels)[1] <= fast:  # finer is better where it costs nothing
         levels *= 2
     made, bits = at(levels)
-    spread, own = MARGIN * 1.5 * noise(made), made.rows * float(sum(made.norm2.values()) + 1)
+    spread = MARGIN * 1.5 * noise(made)
+    own = made.rows * float(sum(made.norm2.values()) + 1)
     if max(bits, math.log2(own + spread * max(1.0, square_weight(made))) + 2) > OWN.bits:
         raise InvalidInput(
             f"sums over {made.rows:,} rows at this noise need more than {OWN.bits} bits: spend a larger epsilon, or "
@@ -403,7 +409,8 @@ def joint_sensitivity(job: Job, figures: Figures) -> float:
 
 def sums_sensitivity(job: Job, figures: Figures) -> float:
     """How far class sums, class size and half squares move, each divided by its weight."""
-    total, top = (figures.label / figures.step) ** 2, float(figures.label)
+    total = (figures.label / figures.step) ** 2
+    top = float(figures.label)
     for party in job.roster.with_columns:
         bound, binary, nonnegative = entry_bounds(job, party)
         norm2 = figures.norm2[party]

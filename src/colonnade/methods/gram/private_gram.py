@@ -73,8 +73,12 @@ def party(form: Form, block: Block, gate: Gate) -> Program[Own]:
 
 def conclude(came: Outcome) -> Answer:
     """The answer, from what was released."""
-    job, settings, columns, frame = came.plan.job, came.plan.settings, came.plan.columns, came.frame
-    choose, select = settings.purpose == "prediction", settings.penalty == "select"
+    job = came.plan.job
+    settings = came.plan.settings
+    columns = came.plan.columns
+    frame = came.frame
+    choose = settings.purpose == "prediction"
+    select = settings.penalty == "select"
     curves = Curves(columns.level, directions(job), choose, columns.binary)
     solved = solve(
         *(came.gram, frame, came.rule, job.problem),
@@ -126,7 +130,8 @@ def form_of(job: Job, settings: GramSettings) -> Form:
 
 
 def _made(plan: RunPlan) -> Form:
-    settings, asked = plan.settings, plan.approved.privacy
+    settings = plan.settings
+    asked = plan.approved.privacy
     trust = None if asked is None else asked.trust
     if settings.cross == "none":
         return Local(plan)
@@ -256,7 +261,8 @@ class PrivateGram(GramSettings, Method):
 
     def _check_inference(self, job: Job) -> None:
         """Whether rows enter as they are, which public figures prove or not; and whether they are independent."""
-        plan, roster = form_of(job, self).plan, job.roster
+        plan = form_of(job, self).plan
+        roster = job.roster
         job = plan.job
         if roster.unit.rows > 1:
             raise InvalidInput(
@@ -264,7 +270,8 @@ class PrivateGram(GramSettings, Method):
                 f"{roster.unit.rows} here: fit on one row a person, or take purpose='prediction'."
             )
         planned = plan.plain_gram()  # the rule of this purpose
-        figures, layout = planned.figures, Layout(job, planned.figures, planned.frame)
+        figures = planned.figures
+        layout = Layout(job, planned.figures, planned.frame)
         if missing := [party for party in roster.with_columns if not layout.whole(party)]:
             party = missing[0]
             bound = entry_bounds(job, party)[0]

@@ -42,7 +42,8 @@ from colonnade.privacy.values import Packed, Released
 from colonnade.runtime.program import COORDINATOR, Post, Program, ask_one, message, receive
 from colonnade.runtime.wire import public_digest
 
-SUMS, JOINT = "noisy class sums of the columns", "the noisy Gram matrix of all columns, constant and labels"
+SUMS = "noisy class sums of the columns"
+JOINT = "the noisy Gram matrix of all columns, constant and labels"
 WITHIN = "exact inside the consortium, noisy outside"
 SUMS_WITHIN = f"class sums of the columns ({WITHIN})"
 JOINT_WITHIN = f"the Gram matrix of all columns, constant and labels ({WITHIN})"
@@ -248,7 +249,8 @@ def _tell_how(plan: RunPlan, figures: Figures, frame: RowFrame, labels: Floats, 
 
 def check_prepare(plan: RunPlan, name: str, told: Prepare) -> Prepared:
     """The release as it was told, or an error: what is wrong here would be wrong in what a party releases."""
-    job, parties = plan.job, plan.job.roster.parties
+    job = plan.job
+    parties = plan.job.roster.parties
     names: dict[str, Name] = {"sums": "sums", "joint": "joint"}
     if told.name != name or told.norm2.shape != (len(parties),):
         raise ProtocolError(f"{COORDINATOR!r} described a release that is not the next one of this method")
@@ -296,7 +298,8 @@ def check_widths(layout: Layout, told: Widths) -> Integers:
 
 def _digest(plan: RunPlan, told: Prepare) -> bytes:
     """What the parties of a stage must have been told alike: the whole message, and what they approved."""
-    job, privacy = plan.approved, plan.approved.privacy
+    job = plan.approved
+    privacy = plan.approved.privacy
     agreed = None if privacy is None else sorted(map(repr, asdict(privacy).items()))  # in any order of parties
     # The whole roster: from what its schemas say of both parties follow units, and so the noise of a product.
     return public_digest(told, (agreed, job.problem, job.roster, plan.settings))
@@ -308,7 +311,10 @@ def _digest(plan: RunPlan, told: Prepare) -> bytes:
 def collect_in_stages(form: Staged, gate: Gate) -> Program[Outcome]:
     """The coordinator's part of all stages."""
     plan = form.plan
-    roster, sums, whole, losses = plan.job.roster, None, False, Losses(plan.job.roster, spares=form.spares)
+    roster = plan.job.roster
+    sums = None
+    whole = False
+    losses = Losses(plan.job.roster, spares=form.spares)
     yield from introduce_itself(gate, losses)
     if plan.asks_largest:
         came = (yield from ask_one(roster.label, SendLabels(), Labels)).values.value
@@ -353,7 +359,9 @@ def outcome_of(
     whole: bool,
 ) -> Outcome:
     """From the noisy Gram matrix in steps²; `whole`: rows of class sums were not shortened."""
-    plan, job, joint = form.plan, form.plan.job, planned.figures
+    plan = form.plan
+    job = form.plan.job
+    joint = planned.figures
     present = losses.rest(job.roster.with_columns)
     here = ~np.isin(plan.columns.owner[planned.frame.keep], losses.places)  # the others' rows and columns go
     frame = planned.frame.of(np.flatnonzero(here), losses.places)
@@ -381,7 +389,9 @@ def outcome_of(
 
 def release_in_stages(form: Staged, block: Block, gate: Gate) -> Program[tuple[Finish, int]]:
     """A party's part of all stages."""
-    plan, shortened, losses = form.plan, 0, Losses(form.plan.job.roster, spares=form.spares)
+    plan = form.plan
+    shortened = 0
+    losses = Losses(form.plan.job.roster, spares=form.spares)
     yield from meet_coordinator(gate, losses)
     request = yield from receive(COORDINATOR, SendLabels | Prepare)
     if plan.asks_largest and gate.node == plan.job.roster.label:
@@ -433,8 +443,10 @@ def sums_weights(figures: Figures, count: int) -> tuple[float, ...]:
 
 def gram_matrix(layout: Layout, got: Collected) -> Floats:
     """The noisy Gram matrix of [a, c·1, τ·y] in steps², from parts in units."""
-    roster, figures = layout.job.roster, layout.figures
-    units, s = layout.units.astype(float), layout.owner.size - 1
+    roster = layout.job.roster
+    figures = layout.figures
+    units = layout.units.astype(float)
+    s = layout.owner.size - 1
     # Columns of all parties first, then the constant, then the label, which stands with its holder's columns.
     order = np.cumsum(np.arange(s + 1) != layout.label) - 1
     order[layout.label] = s + 1
@@ -443,14 +455,16 @@ def gram_matrix(layout: Layout, got: Collected) -> Floats:
     if layout.job.problem.loss.classifies:
         matrix[s + 1, s + 1] = roster.rows * figures.label**2
     for name, parts in got.own.items():
-        at, unit = order[layout.mine(name)], units[layout.mine(name)]
+        at = order[layout.mine(name)]
+        unit = units[layout.mine(name)]
         squares, upper, sums = map(OWN.signed, parts)
         matrix[at[: squares.size], at[: squares.size]] = squares * unit[: squares.size] ** 2
         i, j = np.triu_indices(at.size, 1)
         matrix[at[i], at[j]] = matrix[at[j], at[i]] = upper * unit[i] * unit[j]
         matrix[at, s] = matrix[s, at] = sums * unit
     for (k, m), product in got.cross.items():
-        rows, columns = layout.mine(k), layout.mine(m)
+        rows = layout.mine(k)
+        columns = layout.mine(m)
         whole = product * np.outer(units[rows], units[columns])
         matrix[np.ix_(order[rows], order[columns])] = whole
         matrix[np.ix_(order[columns], order[rows])] = whole.T
@@ -459,11 +473,16 @@ def gram_matrix(layout: Layout, got: Collected) -> Floats:
 
 def class_sums(plan: RunPlan, got: Collected, labels: Floats) -> Sums:
     """Class sums in the columns' own units; zeros for those who are lost."""
-    job, figures, owner = plan.job, plan.sums, plan.columns.owner
+    job = plan.job
+    figures = plan.sums
+    owner = plan.columns.owner
     assert figures is not None
-    label, unit = job.roster.label, figures.step / figures.label
+    label = job.roster.label
+    unit = figures.step / figures.label
     sd = noise_sd(plan.sensitivity(figures), plan.rho("sums"), unit)
-    both, squares, noise = np.zeros((owner.size, 2)), np.zeros(owner.size), np.full(owner.size, sd)
+    both = np.zeros((owner.size, 2))
+    squares = np.zeros(owner.size)
+    noise = np.full(owner.size, sd)
     for k, name in enumerate(job.roster.parties):
         if name not in got.own:
             continue
@@ -480,8 +499,10 @@ def class_sums(plan: RunPlan, got: Collected, labels: Floats) -> Sums:
         count = float(OWN.signed(got.own[label][2])[0]) / figures.label
         return Sums(both[:, 0], both[:, 1], count, squares, noise, sd, square_noise)
     # By noisy labels: half the sum and half the difference, the latter made whole again; and the labels' own noise.
-    kept, bound = plan.labels.kept, job.label_bound
-    half, apart = (both[:, 0] + both[:, 1]) / 2.0, (both[:, 0] - both[:, 1]) / (2.0 * kept)
+    kept = plan.labels.kept
+    bound = job.label_bound
+    half = (both[:, 0] + both[:, 1]) / 2.0
+    apart = (both[:, 0] - both[:, 1]) / (2.0 * kept)
     size = np.where(plan.columns.binary, np.abs(2.0 * half), 2.0 * np.abs(squares))
     spread = np.hypot(noise * math.sqrt((1.0 + kept**-2) / 2.0), np.sqrt(size) / (2.0 * kept))
     count = (job.roster.rows + plan.labels.total(labels) / (kept * bound)) / 2.0

@@ -63,7 +63,9 @@ class IntegerRows:
     """The rows of a block on a grid, a few at a time."""
 
     def __init__(self, block: Block, grid: Grid) -> None:
-        self.grid, self.count, self.columns = grid, block.rows, int(grid.keep.size)
+        self.grid = grid
+        self.count = block.rows
+        self.columns = int(grid.keep.size)
         # Rows are read in blocks: a compressed matrix is cut and turned once, so that a slice of rows is cheap.
         self._sparse = sparse.issparse(block.matrix)
         self._matrix = block.matrix
@@ -104,7 +106,8 @@ class IntegerRows:
         grid = self.grid
         check_room(self.columns, grid.norm2)
         part = self._matrix[first : first + count]
-        place, row = part.indices, np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
+        place = part.indices
+        row = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
         real = part.data * (grid.scale / grid.step)[place]
         real = np.where(grid.cut[place], np.trunc(real), np.rint(real))
         whole = np.clip(real, grid.low[place], grid.high[place]).astype(np.int64)
@@ -113,7 +116,8 @@ class IntegerRows:
         whole = np.clip(whole, -reach, reach)
 
         def squares(entries: Integers) -> Any:
-            total, filled = np.zeros(part.shape[0], np.int64), np.flatnonzero(np.diff(part.indptr))
+            total = np.zeros(part.shape[0], np.int64)
+            filled = np.flatnonzero(np.diff(part.indptr))
             if filled.size:
                 total[filled] = np.add.reduceat(entries**2, part.indptr[filled])
             return total
@@ -146,7 +150,8 @@ def grid(
     `whole`: no row may be shortened, so entries stay within their bounds also after rounding.
     """
     bound, binary, nonnegative = entry_bounds(job, party)
-    low, bound = np.where(nonnegative, 0.0, -bound)[keep], bound[keep]
+    low = np.where(nonnegative, 0.0, -bound)[keep]
+    bound = bound[keep]
     reach = math.isqrt(figures.norm2[party])  # no entry is longer than its row; and a number that large fits an integer
     ends = [(end - centre) * scale / figures.step / unit for end in (low, bound)]
     low, high = (np.trunc(end * (1 + 1e-12)) if whole else np.rint(end) for end in ends)
@@ -203,12 +208,14 @@ class Layout:
 
         Without a schema: whether no row within the declared bound of entries is shortened.
         """
-        roster, here = self.job.roster, self.kept[party]
+        roster = self.job.roster
+        here = self.kept[party]
         plain = not self.frame.centre[here].any() and bool((self.frame.scale[here] == 1.0).all())
         if not here.size or not plain:
             return False
         bound, binary, _ = entry_bounds(self.job, party)
-        step, norm2 = self.figures.step, self.figures.norm2[party]
+        step = self.figures.step
+        norm2 = self.figures.norm2[party]
         if party not in roster.known:
             most = np.trunc(bound[self.places(party)] / step * (1 + 1e-12))  # in steps, as `grid` has it
             return float(np.square(most).sum()) <= norm2
@@ -236,7 +243,8 @@ class Layout:
     @cached_property
     def kinds(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which columns are zeros and ones, and which have no entry below zero."""
-        binary, nonnegative = np.zeros(self.owner.size, bool), np.zeros(self.owner.size, bool)
+        binary = np.zeros(self.owner.size, bool)
+        nonnegative = np.zeros(self.owner.size, bool)
         for party in self.job.roster.with_columns:
             here = self.mine(party)[: self.kept[party].size]
             nonnegative[here] = self._of_columns(party, 2) & (self.frame.centre[self.kept[party]] <= 0.0)
@@ -253,7 +261,8 @@ class Layout:
         """How far an entry of each column can be from zero, in units."""
         most = np.full(self.owner.size, float(self.figures.label))
         for party in self.job.roster.with_columns:
-            here, places = self.kept[party], self.mine(party)
+            here = self.kept[party]
+            places = self.mine(party)
             bound = entry_bounds(self.job, party)[0][self.places(party)]
             ends = (np.where(self._of_columns(party, 2), 0.0, -bound), bound)
             far = np.maximum(*(np.abs((end - self.frame.centre[here]) * self.frame.scale[here]) for end in ends))
@@ -329,7 +338,9 @@ class Prepared:
 
     def rows(self, block: Block, me: str) -> IntegerRows:
         """A party's rows on the grid."""
-        layout, frame, here = self.layout, self.layout.frame, self.layout.kept[me]
+        layout = self.layout
+        frame = self.layout.frame
+        here = self.layout.kept[me]
         unit = layout.units[layout.mine(me)[: here.size]] if self.figures.name == "joint" else np.ones(here.size, int)
         of = layout.places(me), frame.centre[here], frame.scale[here], unit
         whole = self.figures.name == "joint" and layout.whole(me)
@@ -349,10 +360,14 @@ class OwnMatrix:
     gate: Gate
 
     def __post_init__(self) -> None:
-        job, figures, me = self.plan.job, self.prepared.figures, self.gate.node
-        self.rows, self.holder = self.prepared.rows(self.block, me), me == job.roster.label
+        job = self.plan.job
+        figures = self.prepared.figures
+        me = self.gate.node
+        self.rows = self.prepared.rows(self.block, me)
+        self.holder = me == job.roster.label
         self.width = width = self.rows.columns + self.holder
-        self.products, self.sums = np.zeros((width, width), np.int64), np.zeros(width, np.int64)
+        self.products = np.zeros((width, width), np.int64)
+        self.sums = np.zeros(width, np.int64)
         self.constant = np.full(job.roster.rows, figures.constant)
         # Divided before labels are multiplied by it: a quotient of doubles over 2^53 would be past its bound, for some.
         label = figures.label // self.label_unit
@@ -392,14 +407,18 @@ class SumsOfRows:
     labels: Floats  # noisy ones, where class sums go by them
 
     def __post_init__(self) -> None:
-        plan, figures, me = self.plan, self.prepared.figures, self.gate.node
+        plan = self.plan
+        figures = self.prepared.figures
+        me = self.gate.node
         job = plan.job
-        self.holder, self.squared = me == job.roster.label, squared_columns(job, me)
+        self.holder = me == job.roster.label
+        self.squared = squared_columns(job, me)
         self.squares, self.sums = (
             np.zeros(int(self.squared.sum()), np.int64),
             np.zeros((self.rows.columns, 2), np.int64),
         )
-        self.count, self.classes = np.zeros(1, np.int64), None
+        self.count = np.zeros(1, np.int64)
+        self.classes = None
         self.bound = _entry(self.rows, self.holder, figures.label)
         if plan.labels is not None:
             self.classes = class_weights(job, plan.labels.cut_to(self.labels), figures.label)  # cut again, here
@@ -409,7 +428,8 @@ class SumsOfRows:
     def read(self, first: int, number: int) -> Integers:
         """Add up some rows; what of them is multiplied with other parties' columns."""
         # Where nothing is masked the zeros of a sparse table need not be looked at.
-        rows, classes = self.rows, self.classes
+        rows = self.rows
+        classes = self.classes
         alone = self.prepared.figures.alone and rows.stay_sparse
         own = (rows.sparse_rows if alone else rows.rows)(first, number)
         if classes is not None:

@@ -112,7 +112,8 @@ class PublicColumns:
 
 def public_columns(job: Job) -> PublicColumns:
     """What the schemas say in public about all columns, in roster order."""
-    parties, lengths = job.roster.parties, norms(job)
+    parties = job.roster.parties
+    lengths = norms(job)
     known = {party: entry_bounds(job, party) for party in job.roster.with_columns}
     widths = [len(job.roster.positions[party]) for party in parties]
     level = np.concatenate([hat_levels(job, party) for party in parties])
@@ -258,7 +259,8 @@ def choose(
         raise InvalidInput(f"rows={rows}, columns={columns} and rho={rho:g} must all be above 0.")
     hats = np.zeros(0) if hats is None else hats
     lines = columns - hats.size
-    u, screen = survival(rows, lines + float(hats @ hats), rho), keep is not None and keep < columns
+    u = survival(rows, lines + float(hats @ hats), rho)
+    screen = keep is not None and keep < columns
     kept = min(keep or columns, columns)
     rule = replace(
         as_they_are(kept, rho), name="centred", sums=0.15, power=0.25, slack=1.15, ridge=1.5, classes=classes
@@ -286,9 +288,12 @@ def choose_depth(surviving: float, lines: int, left_open: Sequence[int], classes
     """The depth of curves that are left to the method; `left_open`: how many columns may have depth 1, 2, …"""
     if not left_open or surviving < max(lines, FEWEST[classes]):
         return 0
-    depth, heavy, columns = 1, lines + left_open[0], lines + left_open[0]
+    depth = 1
+    heavy = lines + left_open[0]
+    columns = lines + left_open[0]
     for k, more in enumerate(left_open[1:DEEPEST], 2):
-        heavy, columns = heavy + more, columns + (more << (k - 1))
+        heavy = heavy + more
+        columns = columns + (more << (k - 1))
         if heavy > surviving / ROOM or columns > surviving / MOST:
             break
         depth = k
@@ -297,7 +302,8 @@ def choose_depth(surviving: float, lines: int, left_open: Sequence[int], classes
 
 def weigh(surviving: float, level: Indices, classes: bool) -> Floats:
     """What each column weighs in centred rows, where labels are classes or numbers."""
-    hats, lines = level > 0, int(np.count_nonzero(level == 0))
+    hats = level > 0
+    lines = int(np.count_nonzero(level == 0))
     relative = np.where(hats, np.exp2(-(level - 1.0) / 2.0), 0.0)
     spare = surviving**2 / CARE[classes]
     room = max(min(surviving / ROOM - lines, spare), min(ALWAYS * lines, spare / 4.0))
@@ -312,7 +318,8 @@ def prepare(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums | None
         return rule, whole_frame(columns)
     if sums is None:
         raise InvalidInput(f"the rule {rule.name!r} spends {rule.sums:g} of rho on class sums: release them first.")
-    u, table = survival(rows, float(np.square(columns.weight).sum()), rule.rho), _table(rule, columns, rows, sums)
+    u = survival(rows, float(np.square(columns.weight).sum()), rule.rho)
+    table = _table(rule, columns, rows, sums)
     if not rule.classes and rule.keep == every and _plain(rule, columns, rows, table):
         return prepare(as_they_are(every, rule.rho), columns, rows)
     keep = _strongest(rule, table, every, u) if rule.keep < every or (u < 0.5 and every >= MANY) else np.arange(every)
@@ -333,7 +340,8 @@ def whole_frame(columns: PublicColumns) -> RowFrame:
 
 def _plain(rule: GramRule, columns: PublicColumns, rows: int, table: _ColumnSummary) -> bool:
     """Whether noise of rows as they are is small beside what every line varies."""
-    rho, line = (1.0 - rule.sums) * rule.rho, columns.level == 0
+    rho = (1.0 - rule.sums) * rule.rho
+    line = columns.level == 0
     raw = as_they_are(columns.owner.size, rho)
     whole = Extended(float(np.linalg.norm(columns.norms)), 1.0, raw.constant_share, raw.label_share)
     least = float((table.variance * np.square(columns.bound))[line].min(initial=math.inf))
@@ -365,7 +373,8 @@ class _ColumnSummary:
         """
         if not self.pull_noise.all():  # exact sums leave nothing to expect
             return self
-        noise2, pull2 = np.square(self.pull_noise), np.square(self.pull)
+        noise2 = np.square(self.pull_noise)
+        pull2 = np.square(self.pull)
         common = _excess(pull2, noise2, np.square(noise2))
         if common == 0.0:
             return self
@@ -374,7 +383,9 @@ class _ColumnSummary:
         return replace(self, scale=self.scale * factor, pull=self.pull * factor, pull_noise=self.pull_noise * factor)
 
     def frame(self, keep: Indices, rule: GramRule, columns: PublicColumns) -> RowFrame:
-        owner, square, bound = columns.owner[keep], self.square[keep], columns.bound[keep]
+        owner = columns.owner[keep]
+        square = self.square[keep]
+        bound = columns.bound[keep]
         parts = np.bincount(owner, weights=square, minlength=columns.norms.size) / float(square.sum())
         held = np.bincount(owner, minlength=columns.norms.size) > 0
         unsure = 0.0 if rule.classes else UNSURE * float(np.linalg.norm((np.square(self.scale) * self.unsure)[keep]))
@@ -391,7 +402,8 @@ class _ColumnSummary:
 def _table(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums) -> _ColumnSummary:
     bound = columns.bound
     doubt = math.sqrt(2.0) * sums.noise / rows / bound
-    mean, square = (sums.positive + sums.negative) / rows / bound, 2.0 * sums.half_squares / rows / np.square(bound)
+    mean = (sums.positive + sums.negative) / rows / bound
+    square = 2.0 * sums.half_squares / rows / np.square(bound)
     # Zeros and ones are not like measurements, nor these like hats.
     kinds = [columns.binary, *(~columns.binary & (columns.level == k) for k in range(columns.level.max(initial=0) + 1))]
     for kind in kinds:
@@ -432,13 +444,15 @@ def _strongest(rule: GramRule, table: _ColumnSummary, every: int, u: float) -> I
     """
     order = np.argsort(-np.abs(table.pull) / np.square(table.scale), kind="stable")
     m = np.arange(1, every + 1)
-    pull2, noise2 = np.square(table.pull[order]), np.square(table.pull_noise[order])
+    pull2 = np.square(table.pull[order])
+    noise2 = np.square(table.pull_noise[order])
     variance = (np.square(table.scale) * table.variance)[order] + 1e-12  # of a scaled column
     signal = _proven(pull2, noise2)
     spread = signal * np.cumsum(variance * pull2) / np.maximum(np.cumsum(pull2), 1e-300)
     # Class sums have measured the pulls, and the planned release will again: its noise grows with the rows' length.
     # A'y of other parties carries two shares of noise, each of variance C²(1 + shares)²/(2ρt), rows of length C.
-    wide, left = 1.0 + rule.constant_share + rule.label_share, (1.0 - rule.sums) * rule.rho
+    wide = 1.0 + rule.constant_share + rule.label_share
+    left = (1.0 - rule.sums) * rule.rho
     before2 = np.cumsum(variance * noise2) / np.cumsum(variance)
     after2 = rule.slack * np.cumsum(table.square[order]) * wide**2 / (left * rule.label_share)
     noise = np.cumsum(variance) * before2 * after2 / (before2 + after2)  # of both together

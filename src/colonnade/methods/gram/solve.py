@@ -51,7 +51,9 @@ from colonnade.problem.sets import Set, Simplex
 
 MOST_NOISE = 0.2  # of the least eigenvalue: the noise's norm, where standard errors still cover
 CERTAIN = 3.0  # sds of its noise: a covariance of scores and labels of which nothing is taken away
-USUAL, APART = 0.3, 0.5  # mean and sd of the factor that makes scores of much noise err least
+# mean and sd of the factor that makes scores of much noise err least
+USUAL = 0.3
+APART = 0.5
 MOST_DRIFT = 0.25  # of a standard error: by so much a bias brings the cover of a 95 % interval down to 94.3 %
 
 
@@ -93,7 +95,8 @@ def solve(
     frame, _, moments, model, found, x, spread, scores = tried
     uncovered = doubt or _uncovered(problem, rule, moments, x, spread, rows)
     kept = _kept(problem, scores) if curves.choose and uncovered is not None else 1.0
-    intercept, signal = _intercept(problem, moments, kept * x), scores.signal
+    intercept = _intercept(problem, moments, kept * x)
+    signal = scores.signal
     return GramSolution(
         coefficients=widen(kept * x, frame.keep, columns),
         intercept=intercept,
@@ -155,7 +158,8 @@ def _tried(
     label_bound: float,
     sums: Sums | None,
 ) -> _Tried:
-    moments, term = _moments(gram, frame, rule, rows, label_bound, sums, problem.loss.classifies), _term(problem)
+    moments = _moments(gram, frame, rule, rows, label_bound, sums, problem.loss.classifies)
+    term = _term(problem)
     model = _model(problem, moments)
     found = quadratic.minimise(*spread_out(model.hessian, model.linear, term, frame.keep, columns), term)
     x = found.x[frame.keep] if found.x.size != frame.keep.size else found.x
@@ -170,7 +174,9 @@ def _borne_out(
     gram: Gram, frame: RowFrame, curves: Curves, rule: GramRule, problem: Problem, rows: int, *known: Any
 ) -> _Tried:
     """Of solves with lighter and heavier hats the one that explains most, by more than its noise; see answer.py."""
-    s, best, most = frame.keep.size, None, 0.0
+    s = frame.keep.size
+    best = None
+    most = 0.0
     of_gram = np.square(gram.noise[:s, :s] / (rows * np.outer(frame.scale, frame.scale)))
     proof = PROOF[problem.loss.classifies]
     lines: tuple[_Tried, Floats] | None = None
@@ -179,16 +185,19 @@ def _borne_out(
         tried = _tried(*_weighted(gram, frame, at, own), curves.of(at), rule, problem, rows, *known)
         x = widen(tried.ratio * tried.x, at, s)
         if lines is None:
-            best, lines = tried, (tried, x)
+            best = tried
+            lines = (tried, x)
             continue
         # The noise of 2b'x − x'Sx, less that of the lines' own: both are made of the same release.
-        apart, products = x - lines[1], np.outer(x, x) - np.outer(lines[1], lines[1])
+        apart = x - lines[1]
+        products = np.outer(x, x) - np.outer(lines[1], lines[1])
         pulls = widen(np.square(tried.moments.pull_noise), at, s)
         doubt = 4.0 * float(np.square(apart) @ pulls) + 2.0 * float(np.sum(np.square(products) * of_gram))
         gained = tried.explained - lines[0].explained - proof * math.sqrt(doubt)
         whole = tried.moments.label_square - tried.moments.label_mean**2
         if most < gained and tried.explained <= BEYOND * whole:  # what explains far more than there is explains noise
-            best, most = tried, gained
+            best = tried
+            most = gained
     assert best is not None
     return best
 
@@ -201,11 +210,13 @@ def _in_use(weight: Floats) -> tuple[Indices, Floats]:
 
 def _weighted(gram: Gram, frame: RowFrame, at: Indices, weight: Floats) -> tuple[Gram, RowFrame]:
     """The Gram of some of the frame's columns, each of this weight: a lighter one is held closer to 0 by the ridge."""
-    both, beside = np.append(at, [frame.keep.size, frame.keep.size + 1]), np.append(weight, [1.0, 1.0])
+    both = np.append(at, [frame.keep.size, frame.keep.size + 1])
+    beside = np.append(weight, [1.0, 1.0])
     matrix, noise = (part[np.ix_(both, both)] * np.outer(beside, beside) for part in (gram.matrix, gram.noise))
     fewer = replace(frame, keep=frame.keep[at], centre=frame.centre[at], doubt=frame.doubt[at])
     if not weight.any():  # a column that goes with nothing: its coefficient is 0
-        matrix[0, 0], weight = abs(gram.matrix[at[0], at[0]]) + 1.0, np.ones(1)
+        matrix[0, 0] = abs(gram.matrix[at[0], at[0]]) + 1.0
+        weight = np.ones(1)
     return Gram(matrix, noise), replace(fewer, scale=frame.scale[at] * weight)
 
 
@@ -238,12 +249,15 @@ class _Moments:
 def _moments(
     gram: Gram, frame: RowFrame, rule: GramRule, rows: int, label_bound: float, sums: Sums | None, classes: bool
 ) -> _Moments:
-    s, scale = frame.keep.size, frame.scale
+    s = frame.keep.size
+    scale = frame.scale
     if gram.matrix.shape != (s + 2, s + 2) or gram.noise.shape != gram.matrix.shape:
         wrong = f"the Gram has shape {gram.matrix.shape} and its noise {gram.noise.shape} for {s} columns"
         raise InvalidInput(f"{wrong}: both must be {s + 2} x {s + 2}, the last two for the constant and the label.")
     variance = np.square(gram.noise)
-    ones, pulls, labels = gram.matrix[:s, s], gram.matrix[:s, s + 1], float(gram.matrix[s, s + 1])
+    ones = gram.matrix[:s, s]
+    pulls = gram.matrix[:s, s + 1]
+    labels = float(gram.matrix[s, s + 1])
     # Rows were centred at released means whose error is known: their sum is near 0, which counts as a measurement.
     known = np.square(frame.doubt * scale * rows)
     ones = ones * _trust(variance[:s, s], known)
@@ -257,7 +271,8 @@ def _moments(
         relative = label_mean / label_bound, label_doubt / label_bound
         earlier, sd = (part[frame.keep] * scale * label_bound for part in sums.pull(*relative))
         believed = _trust(doubt_of_pulls, np.square(sd))
-        pulls, doubt_of_pulls = believed * pulls + (1.0 - believed) * earlier, believed * doubt_of_pulls
+        pulls = believed * pulls + (1.0 - believed) * earlier
+        doubt_of_pulls = believed * doubt_of_pulls
         variance[:s, s + 1] = variance[s + 1, :s] = believed * variance[:s, s + 1]
     centred = gram.matrix[:s, :s] - np.outer(ones, ones) / rows
     values, vectors = np.linalg.eigh((centred + centred.T) / 2.0)
@@ -292,7 +307,8 @@ def _label_mean(released: float, doubt: float, rows: int, label_bound: float, su
 
 def _trust(variance: Floats | float, other: Floats | float) -> Floats:
     """The weight of the first of two measurements of one thing; 1 where the second is unknown or both are exact."""
-    first, second = np.asarray(variance, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    first = np.asarray(variance, dtype=np.float64)
+    second = np.asarray(other, dtype=np.float64)
     ratio = np.divide(first, second, out=np.zeros(np.broadcast(first, second).shape), where=second > 0.0)
     return np.asarray(1.0 / (1.0 + ratio))
 
@@ -316,9 +332,11 @@ def _model(problem: Problem, m: _Moments) -> _Model:
         wrong = f"{type(problem.loss).__name__} cannot be solved from a Gram matrix, which holds squares only"
         raise InvalidInput(f"{wrong}: use LeastSquares, or Logistic or SquaredHinge by their least-squares form.")
     curvature, pull = square
-    hessian, linear = m.clipped, m.pull
+    hessian = m.clipped
+    linear = m.pull
     if not problem.intercept:
-        hessian, linear = hessian + np.outer(m.mean, m.mean), linear + m.mean * m.label_mean
+        hessian = hessian + np.outer(m.mean, m.mean)
+        linear = linear + m.mean * m.label_mean
     return _Model(curvature * hessian, pull * linear, curvature, pull)
 
 
@@ -380,10 +398,12 @@ def _uncovered(problem: Problem, rule: GramRule, m: _Moments, x: Floats, spread:
         return "rows were centred, weighted and shortened by what was released first"
     if problem.constraint is not None or not (problem.penalty is None or isinstance(problem.penalty, Ridge)):
         return "the penalty or set chooses among the columns, which these errors leave out"
-    s, variance = x.size, np.square(m.noise)
+    s = x.size
+    variance = np.square(m.noise)
     if 2.0 * math.sqrt(float(variance[:s, :s].sum(axis=1).max())) > MOST_NOISE * m.least:
         return "the noise is too large beside the least that columns vary together"
-    own, bend = variance[: s + 1, : s + 1] / rows**2, problem.penalty.a if problem.penalty is not None else 0.0
+    own = variance[: s + 1, : s + 1] / rows**2
+    bend = problem.penalty.a if problem.penalty is not None else 0.0
     swell = own * spread.inverse
     np.fill_diagonal(swell, own @ np.diag(spread.inverse))
     shrink = np.append(np.full(s, m.ridge / rows + bend), 0.0)
@@ -450,11 +470,14 @@ def _score_moments(m: _Moments, model: _Model, x: Floats, response: Floats, rows
     p = b + e, e of covariance V, and x = c·R·p: p'x is too large by e'x, of mean c·tr(RV) and variance
     c²(b'RVRb + 2·tr((RV)²)), of which x'Vx + c²·tr((RV)²) is the mean (docs/understand/methods/private-gram.md).
     """
-    s, units = x.size, rows * np.square(m.scale)
+    s = x.size
+    units = rows * np.square(m.scale)
     of_gram = np.square(m.noise[:s, :s] / (rows * np.outer(m.scale, m.scale)))
     sampling = max(m.label_square - m.label_mean**2, 0.0) / rows * (m.clipped - np.diag(m.ridge / units))
     doubt = np.diag(np.square(m.pull_noise)) + sampling
-    x2, own, flattery = np.square(x), np.diag(response), model.pull * response @ doubt
+    x2 = np.square(x)
+    own = np.diag(response)
+    flattery = model.pull * response @ doubt
     pull = float(m.pull @ x) - float(np.trace(flattery))
     learnt = float(x2 @ of_gram @ own) + float(x @ (response * of_gram) @ x)
     spread = max(float(x @ m.covariance @ x) + 2.0 * model.curvature * learnt, 0.0)
@@ -485,7 +508,10 @@ def _by_one_flag(x: Floats, variance: Floats, flags: NDArray[np.bool_] | None) -
 
 def _link(problem: Problem, tried: _Tried) -> Link:
     """The link of the model's scores, from their released moments; noise makes it flatter, never steeper."""
-    m, x, scores, ratio = tried.moments, tried.x, tried.scores, tried.ratio
+    m = tried.moments
+    x = tried.x
+    scores = tried.scores
+    ratio = tried.ratio
     middle = float(m.mean @ x) + _intercept(problem, m, x)
     noise2 = ratio**2 * scores.pull_noise2, ratio**4 * scores.spread_noise2
     alone = _by_one_flag(x, np.diag(m.covariance), tried.curves.flags)

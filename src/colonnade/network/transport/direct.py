@@ -113,11 +113,15 @@ class Lines:
         metrics: Metrics | None = None,
         patience: float = PATIENCE,
     ) -> None:
-        self.name, self.patience, self.metrics = name, patience, metrics or Metrics()
-        self._tls, self._take = tls, take
+        self.name = name
+        self.patience = patience
+        self.metrics = metrics or Metrics()
+        self._tls = tls
+        self._take = take
         self._revoked = tls.revocations()
         self._lines = {peer: DirectLine(peer, neighbour) for peer, neighbour in neighbours.items()}
-        self._session, self._attempt = secrets.token_bytes(16), 0
+        self._session = secrets.token_bytes(16)
+        self._attempt = 0
         self._changed = threading.Condition()
         self._strangers = 0
         self._told: dict[tuple[str, str], float] = {}  # when something was logged last, by whom it is about
@@ -266,7 +270,9 @@ class Lines:
     def _up(self, line: DirectLine, talk: Talk) -> None:
         """The newest connection of a neighbour is the one that counts."""
         with self._changed:
-            again, before, line.talk = bool(line.heard), line.talk, talk
+            again = bool(line.heard)
+            before = line.talk
+            line.talk = talk
             line.since = line.heard = time.monotonic()
             self._changed.notify_all()
         if again:
@@ -279,7 +285,8 @@ class Lines:
         with self._changed:
             if line.talk is not talk:
                 return
-            line.talk, line.since = None, time.monotonic()
+            line.talk = None
+            line.since = time.monotonic()
         self._note_change(line)
 
     def _note_change(self, line: DirectLine) -> None:
@@ -338,7 +345,8 @@ class Lines:
     async def _dial(self, line: DirectLine) -> None:
         pause = FIRST_PAUSE
         while True:
-            was, well = line.since, False
+            was = line.since
+            well = False
             try:
                 await self._call(line)
             except LineLost:
@@ -399,7 +407,9 @@ class Lines:
             guest.add_done_callback(self._guests.discard)
 
     async def _attend(self, came: socket.socket) -> None:
-        claimed, writer, stranger = "unknown", None, True
+        claimed = "unknown"
+        writer = None
+        stranger = True
         try:
             async with asyncio.timeout(GREETING_SECONDS):
                 reader, writer = await self._handshake(came)
@@ -411,7 +421,8 @@ class Lines:
                 talk = Talk(reader, writer, self._prove(writer, line))
                 self._admit(line, hello)
                 await write_envelopes(writer, wire.Welcome(wire.HIGHEST, self._session, wire.LIMIT).envelope())
-            self._strangers, stranger = self._strangers - 1, False
+            self._strangers = self._strangers - 1
+            stranger = False
             await self._converse(line, talk)
         except WireError as refused:
             await self._turn_away(claimed, _reason(refused), writer)

@@ -22,7 +22,9 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from urllib.parse import unquote
 
-A_SOURCE, IN_ALL = 32, 256  # connections that have not greeted
+# connections that have not greeted
+A_SOURCE = 32
+IN_ALL = 256
 LOOK = 0.5  # seconds between two looks
 QUIET = 60.0  # seconds between two lines of the log
 _FILES = Path("/dev/fd")
@@ -35,7 +37,9 @@ class Doorkeeper:
     """Looks after one port until it is stopped. `admitted` names the peers of admitted streams as gRPC does."""
 
     def __init__(self, port: int, admitted: Callable[[], set[str]], refused: Callable[[], None]) -> None:
-        self._port, self._admitted, self._refused = port, admitted, refused
+        self._port = port
+        self._admitted = admitted
+        self._refused = refused
         self._seen: list[Peer] = []  # the oldest first
         self._told = -QUIET
         self._count = 0
@@ -78,14 +82,16 @@ class Doorkeeper:
                 self._count += 1
         if self._count and time.monotonic() - self._told >= QUIET:
             log.warning("a crowd at the port", extra={"hung up": self._count, "reason": "busy"})
-            self._told, self._count = time.monotonic(), 0
+            self._told = time.monotonic()
+            self._count = 0
 
 
 def too_many(waiting: list[Peer]) -> list[Peer]:
     """Of peers that have not greeted, oldest first, those to hang up: over the limit of their address, or of all."""
     over = Counter(host for host, _ in waiting)
     over = Counter({host: count - A_SOURCE for host, count in over.items() if count > A_SOURCE})
-    gone, kept = list[Peer](), list[Peer]()
+    gone = list[Peer]()
+    kept = list[Peer]()
     for peer in waiting:
         (gone if over[peer[0]] > 0 else kept).append(peer)
         over[peer[0]] -= 1

@@ -27,8 +27,12 @@ METHOD = "/colonnade.Streams/Talk"
 LIMIT = LARGEST + (1 << 20)  # the largest message of a program, with room for its seal, its frame and what is around it
 ENVELOPE = 1 << 20  # the most bytes of one envelope, head included
 GREETING_SECONDS = 10.0  # for either end to say who it is
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # seconds before a lost connection is dialled again; it doubles in between
-LOWEST, HIGHEST = 1, 1  # the versions spoken here
+# seconds before a lost connection is dialled again; it doubles in between
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 10.0
+# the versions spoken here
+LOWEST = 1
+HIGHEST = 1
 GRPC_OPTIONS = [
     ("grpc.max_receive_message_length", ENVELOPE),
     ("grpc.max_send_message_length", ENVELOPE),
@@ -196,7 +200,9 @@ class Assembler:
         if self._got < head.length:
             return None
         whole = b"".join(self._parts)
-        self._parts, self._got, self._first = [], 0, None
+        self._parts = []
+        self._got = 0
+        self._first = None
         return whole
 
 

@@ -35,7 +35,9 @@ from colonnade.network.transport.tls import address_taken, check_peer, split_add
 
 WINDOW = 16
 UNGREETED = 4
-STREAMS_AT_ONCE, STREAMS_A_SECOND = 60, 1.0  # that one certificate may open; a party that loses its line pauses longer
+# that one certificate may open; a party that loses its line pauses longer
+STREAMS_AT_ONCE = 60
+STREAMS_A_SECOND = 1.0
 _OPTIONS = [  # limits keep a stranger from holding the port
     *wire.GRPC_OPTIONS,
     ("grpc.max_concurrent_streams", 2),
@@ -122,14 +124,16 @@ class _PartyLine:
     def empty(self) -> list[_Call]:
         calls = self.outstanding()
         self.waiting.clear()
-        self.current, self.number = None, 0
+        self.current = None
+        self.number = 0
         self.room.notify_all()
         return calls
 
 
 def ready(address: str, tls: Tls) -> tuple[Credentials, RevocationList | None]:
     """What listening needs: files that fit each other, and an address that is free. Nothing is opened."""
-    credentials, revoked = load(tls), tls.revocations()
+    credentials = load(tls)
+    revoked = tls.revocations()
     host, port = split_address(address)
     try:
         for family, kind, number, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[:1]:
@@ -394,8 +398,10 @@ class Switchboard:
             elif line.session is not None:
                 line.former.append(line.session)
                 lost = line.empty()
-            before, line.stream = line.stream, stream
-            line.session, line.attempt = hello.session, hello.attempt
+            before = line.stream
+            line.stream = stream
+            line.session = hello.session
+            line.attempt = hello.attempt
             if before is not None:
                 before.end()
         if before is not None:

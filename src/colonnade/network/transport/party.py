@@ -153,7 +153,8 @@ class _Party:
         pause = FIRST_PAUSE
         while not self.stop.is_set():
             self.attempt += 1
-            self.progress, began = False, time.monotonic()
+            self.progress = False
+            began = time.monotonic()
             self.tell("connecting")
             try:
                 credentials = load(self.tls)
@@ -177,7 +178,8 @@ class _Party:
     def watch(self) -> None:
         """Ends a conversation that nobody reads any more: on `stop`, or when the hub has not greeted in time."""
         while not self.over.is_set():
-            call, deadline = self.call, self.deadline
+            call = self.call
+            deadline = self.deadline
             late = deadline is not None and time.monotonic() > deadline
             if (self.stop.wait(0.25) or late) and call is not None:
                 call.cancel()
@@ -299,7 +301,8 @@ class _Party:
             except BaseException:
                 self.confess(head.number, call, outbox)
                 raise
-            self.last, self.kept = head.number, message
+            self.last = head.number
+            self.kept = message
         for part in wire.envelopes(wire.EnvelopeKind.ANSWER, head.number, self.kept):
             outbox.put(part)
         self.metrics.sent(len(self.kept))
@@ -317,7 +320,8 @@ class _Party:
         if self.hub is not None:
             self.metrics.reconnected()
         if said.session != self.hub:  # a hub that was restarted counts from 1 again
-            self.hub, self.last = said.session, 0
+            self.hub = said.session
+            self.last = 0
         self.said.clear()
         log.info("connected", extra={"party": self.name, "attempt": self.attempt})
         self.tell("connected")
