@@ -172,7 +172,7 @@ class Louder(Release):
 
 def judged(kind: Kind, data: Dataset, bound: float, epsilon: float, seed: list[int], times: float = 1.0) -> float:
     """AUC or R² of one simulated run; `times` the noise of its Gram."""
-    data = data.bent(data.depth(kind.rows, epsilon))
+    data = data.with_curve_depth(data.depth(kind.rows, epsilon))
     rows = data.matrix[: kind.rows]
     release = Louder(sparse.csr_array(rows), data.y[: kind.rows], data.columns, data.label, bound)
     release.times = times

@@ -128,7 +128,7 @@ def numbers() -> Iterator[tuple[str, Table]]:
 
 def held_out(table: Table, train: np.ndarray, test: np.ndarray, epsilon: float, each: int, seed: int) -> list[float]:
     """AUC or R² on rows that simulated runs have not seen."""
-    data = table.data.bent(table.data.depth(train.size, epsilon))
+    data = table.data.with_curve_depth(table.data.depth(train.size, epsilon))
     label, found = table.bound or 1.0, []
     release = Release(sparse.csr_array(data.matrix[train]), data.y[train], data.columns, data.label, label)
     for draw in range(each):

@@ -92,11 +92,13 @@ class Dataset:
 
     def depth(self, rows: int, epsilon: float) -> int:
         """Of the curves that a run of so many rows takes."""
-        left = [sum(counts) for counts in zip_longest(*(s.left_open for s in self.schemas.values()), fillvalue=0)]
+        left = [
+            sum(counts) for counts in zip_longest(*(s.auto_curve_counts for s in self.schemas.values()), fillvalue=0)
+        ]
         classes = set(np.unique(self.y).tolist()) <= {-1.0, 1.0}
         return choose_depth(survival(rows, 1, rho_for(epsilon, DELTA)), self.columns.owner.size, left, classes)
 
-    def bent(self, depth: int) -> Dataset:
+    def with_curve_depth(self, depth: int) -> Dataset:
         """The same rows with curves of this depth."""
         if depth not in self.made:
             self.made[depth] = self._bent(depth) if depth else self
@@ -107,7 +109,7 @@ class Dataset:
         for k, schema in enumerate(self.schemas.values()):
             own = sparse.csc_array(self.matrix[:, owner == k], dtype=np.float64)
             blocks.append(schema.bend(own, depth))
-        schemas = {party: schema.bent(depth) for party, schema in self.schemas.items()}
+        schemas = {party: schema.with_curve_depth(depth) for party, schema in self.schemas.items()}
         return _dataset(blocks, self.y, schemas, {"label": self.parties[self.label]}, self.units)
 
     @property
@@ -353,7 +355,9 @@ def real(
         fit = co.fit(fed, PROBLEM, method or co.PrivateGram(cross="secure"), privacy, store=store)
         x = np.concatenate([fit.coefficients[party] for party in data.parties])
         assert fit.link is not None
-        return held_out(data.bent(fit.depth), test, x, fit.intercept, fit.link, fit.communication.bytes / 1e6)
+        return held_out(
+            data.with_curve_depth(fit.depth), test, x, fit.intercept, fit.link, fit.communication.bytes / 1e6
+        )
 
 
 class Releases:
@@ -364,7 +368,7 @@ class Releases:
 
     def at(self, epsilon: float) -> tuple[Dataset, Release]:
         depth = self.data.depth(self.train.size, epsilon)
-        bent = self.data.bent(depth)
+        bent = self.data.with_curve_depth(depth)
         if depth not in self._made:
             self._made[depth] = Release(bent.matrix[self.train], bent.y[self.train], bent.columns, bent.label)
         return bent, self._made[depth]

@@ -145,7 +145,7 @@ def held_out(name: str, count: int) -> bool:
         for trust, method in ways.items():
             fit, cost = run(fed, method, co.Privacy(1.0, DELTA, trust=trust), None)
             x = np.concatenate([fit.coefficients[party] for party in data.parties])
-            found.append(auc(data.y[test], data.bent(fit.depth).matrix[test] @ x))
+            found.append(auc(data.y[test], data.with_curve_depth(fit.depth).matrix[test] @ x))
             costs.append(f"  {trust:8s} {found[-1]:.4f}  {cost}")
         areas.append(found)
     both = np.array(areas)

@@ -425,7 +425,7 @@ WRONG: Wrong = {
     "no rounds": (
         lambda folder: co.DistributedFrankWolfe(rounds=0),
         co.InvalidInput,
-        "rounds must be a whole number from 1 on, got 0",
+        "rounds must be a positive integer, got 0",
     ),
     "a tolerance below zero": (
         lambda folder: co.DistributedFrankWolfe(tolerance=-1.0),
@@ -796,7 +796,7 @@ WRONG: Wrong = {
     "a file that init would write over": (
         lambda folder: cli("init", write(folder / "c.toml", "")),
         Said,
-        "FOLDER/c.toml is there already. Name another file, or write over it with --force.",
+        "FOLDER/c.toml already exists. Name another file, or write over it with --force.",
     ),
     "an authority twice": (
         lambda folder: cli("certs", "init", authority(folder / "ca")),

@@ -132,7 +132,7 @@ def test_a_scorecard_is_that_of_the_model_in_the_form_that_its_name_says(folder:
         )
         assert Path(f"card{ending}").read_text() == write(folder / f"own{ending}").read_text()
     code, _, error = call("scorecard", "fit.json", "-o", "card.csv")
-    assert (code, "card.csv is there already. Say --overwrite" in error) == (1, True)
+    assert (code, "card.csv already exists. Say --overwrite" in error) == (1, True)
     code, _, error = call("scorecard", "fit.json", "-o", "card.xlsx")
     assert (code, "end the name with .html, .csv, .json, .py" in error) == (1, True)
     code, _, error = call("scorecard", "fit.json", "-o", "other.csv", "--good", "Yes")
@@ -145,7 +145,7 @@ def test_a_report_is_not_written_over_unasked_and_an_officers_page_finds_its_sto
     Path("report.html").write_text("mine")
     code, _, error = call("report", "fit.json")
     assert (code, Path("report.html").read_text()) == (1, "mine")
-    assert "report.html is there already. Say --overwrite, or name another file with --output" in error
+    assert "report.html already exists. Say --overwrite, or name another file with --output" in error
     done("report", "fit.json", "--overwrite")
     assert Path("report.html").read_bytes() == before
     done("report", "fit.json", "--officer")

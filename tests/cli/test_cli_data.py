@@ -127,7 +127,7 @@ def test_a_database_is_inspected_like_a_file(tmp_path):
             "no connection. Is the server running",
         ),
         (["STAYS", "--leave-out", "pidd"], "--leave-out pidd: the table has no such column; it has 6: pid, age"),
-        (["STAYS", "-o", "STAYS"], "is there already, perhaps edited. Choose another name"),
+        (["STAYS", "-o", "STAYS"], "already exists, perhaps edited. Choose another name"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_to_do(arguments, message, stays):

@@ -200,7 +200,7 @@ MISTAKES = {
     "a folder that is not there": Mistake(
         nothing, ("init", "no/study.toml", *FILES, *ON, *LABEL), "no is not a folder", "Make it first"
     ),
-    "a file that exists": Mistake(study(), INIT, "study.toml is there already", "--force"),
+    "a file that exists": Mistake(study(), INIT, "study.toml already exists", "--force"),
     "keys twice": Mistake(
         lambda: cells("registry.csv", client_id=ZERO),
         INIT,
@@ -377,7 +377,7 @@ MISTAKES = {
         "nobody, secure, parties, consortium",
     ),
     "a result that is there": Mistake(
-        first(study(), lambda: Path("fit.json").write_text("mine")), FIT, "fit.json is there already", "--overwrite"
+        first(study(), lambda: Path("fit.json").write_text("mine")), FIT, "fit.json already exists", "--overwrite"
     ),
     "an intercept in words": Mistake(
         study(("intercept = true", 'intercept = "yes"')), FIT, "problem.intercept", "true or false"
@@ -457,7 +457,7 @@ MISTAKES = {
     "scores that are there": Mistake(
         first(fitted, lambda: Path("scores.csv").write_text("mine")),
         PREDICT,
-        "scores.csv is there already",
+        "scores.csv already exists",
         "--overwrite",
     ),
     "scores over the rows": Mistake(

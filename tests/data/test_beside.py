@@ -176,7 +176,7 @@ def test_a_saved_fit_still_knows_its_offset_and_says_so(tmp_path):
 
 def test_the_federation_file_carries_which_columns_they_are(tmp_path):
     fed = federation(offset=OFFSET, weight=WEIGHT)
-    fed.charter().save(tmp_path / "federation.toml")
+    fed.to_file().save(tmp_path / "federation.toml")
     text = (tmp_path / "federation.toml").read_text()
     assert 'offset = ["insurer", "log_years"]' in text
     assert 'weight = ["insurer", "policies"]' in text
@@ -184,12 +184,12 @@ def test_the_federation_file_carries_which_columns_they_are(tmp_path):
     assert co.Federation.elsewhere(file, ROWS).roster().beside == ("offset", "weight")
     here = co.Federation.open(tmp_path / "federation.toml", frames())
     assert co.fit(here, PROBLEM).intercept == co.fit(fed, PROBLEM).intercept
-    plain = federation().charter()
+    plain = federation().to_file()
     assert file.digest != FederationFile(file.members, plain.on, plain.label).digest
 
 
 def test_a_partys_own_file_gives_it_the_labels_with_what_stands_beside_them(tmp_path):
-    federation(offset=OFFSET).charter().save(tmp_path / "federation.toml")
+    federation(offset=OFFSET).to_file().save(tmp_path / "federation.toml")
     file = FederationFile.load(tmp_path / "federation.toml")
     job = Job(PROBLEM, co.Federation.elsewhere(file, ROWS).roster())
     own = frames()["insurer"]
@@ -215,7 +215,7 @@ def test_a_partys_own_file_gives_it_the_labels_with_what_stands_beside_them(tmp_
 )
 def test_a_federation_file_that_names_them_wrongly_is_refused(tmp_path, line, advice):
     path = tmp_path / "federation.toml"
-    federation().charter().save(path)
+    federation().to_file().save(path)
     path.write_text(path.read_text().replace("version = 1", f"version = 1\n{line}"))
     with pytest.raises(InvalidInput, match=advice):
         FederationFile.load(path)

@@ -64,24 +64,24 @@ def test_rows_that_were_encoded_can_be_bent_later(depth, sparse, seed):
         encoded = csc_array(encoded)
     found = left.bend(encoded, depth)
     found = found.toarray() if hasattr(found, "toarray") else found
-    assert np.array_equal(found, dense(left.bent(depth).encode(frame(seed=seed))))
-    assert left.bent(depth) == schema(smooth=depth)
+    assert np.array_equal(found, dense(left.with_curve_depth(depth).encode(frame(seed=seed))))
+    assert left.with_curve_depth(depth) == schema(smooth=depth)
 
 
 def test_what_was_decided_stays_when_a_method_bends():
     asked = co.Schema((co.Numeric("a", 0, 1, smooth=False), co.Numeric("b", 0, 1, smooth=1), co.Binary("c")))
-    assert asked.bent(3) is asked
-    assert asked.left_open == ()
+    assert asked.with_curve_depth(3) is asked
+    assert asked.auto_curve_counts == ()
     sparse = co.Numeric("n", 0, 9, scale=False)
-    assert co.Schema((sparse,)).left_open == ()
+    assert co.Schema((sparse,)).auto_curve_counts == ()
 
 
 @pytest.mark.parametrize(("values", "deepest"), [(2, 0), (3, 1), (4, 2), (5, 2), (6, 3), (9, 3), (10, 4), (10_000, 8)])
 def test_no_curve_has_more_bends_than_its_values_can_show(values, deepest):
     column = co.Numeric("rooms", 1, 9, values=values)
-    assert column.bent(8).depth == deepest
+    assert column.with_curve_depth(8).depth == deepest
     assert co.Numeric("rooms", 1, 9, values=values, smooth=True).depth == min(3, deepest)
-    assert len(co.Schema((column,)).left_open) == deepest
+    assert len(co.Schema((column,)).auto_curve_counts) == deepest
 
 
 def test_a_file_keeps_curves_and_says_nothing_where_nothing_is_said():
@@ -116,10 +116,12 @@ def test_columns_that_are_bent_already_keep_their_places_when_others_follow():
     table = pl.DataFrame(
         {"key": range(30), "x": rng.random(30), "z": rng.random(30), "f": [0, 1] * 15, "y": [0, 1] * 15}
     )
-    fed = co.Federation.from_frames({"a": table}, "key", ("a", "y"), schemas={"a": co.Schema(columns)}).bent(1)
+    fed = co.Federation.from_frames(
+        {"a": table}, "key", ("a", "y"), schemas={"a": co.Schema(columns)}
+    ).with_curve_depth(1)
     assert list(fed.parties["a"].features) == ["x", "x~1", "x~2", "x~3", "z", "z~1", "z=missing", "f"]
     assert fed.roster().positions["a"] == tuple(range(8))
-    assert np.array_equal(fed.parties["a"].block.matrix, co.Schema(columns).bent(1).encode(table).matrix)
+    assert np.array_equal(fed.parties["a"].block.matrix, co.Schema(columns).with_curve_depth(1).encode(table).matrix)
     assert fed.column_groups() == ((0, 1, 2, 3), (4, 5, 6), (7,))
 
 
@@ -135,13 +137,13 @@ def test_a_federation_bends_all_tables_alike_and_moves_what_comes_after():
         "b": co.Schema((co.Numeric("w", 0, 1),)),
     }
     fed = co.Federation.from_frames(frames, "key", ("b", "y"), schemas=schemas)
-    assert fed.roster().left_open == (2,) * 8
-    bent = fed.bent(1)
+    assert fed.roster().auto_curve_counts == (2,) * 8
+    bent = fed.with_curve_depth(1)
     assert bent.roster().positions == {"a": (0, 1, 2), "b": (3, 4)}
-    assert (bent.roster().left_open, bent.roster().depth) == ((), 1)
+    assert (bent.roster().auto_curve_counts, bent.roster().depth) == ((), 1)
     assert list(bent.parties["b"].features) == ["w", "w~1"]
     again = co.Federation.from_frames(
-        frames, "key", ("b", "y"), schemas={name: s.bent(1) for name, s in schemas.items()}
+        frames, "key", ("b", "y"), schemas={name: s.with_curve_depth(1) for name, s in schemas.items()}
     )
     for name in frames:
         assert np.array_equal(bent.parties[name].block.matrix, again.parties[name].block.matrix)

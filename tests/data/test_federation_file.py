@@ -37,7 +37,7 @@ def federation(frames: dict[str, pl.DataFrame]) -> co.Federation:
 
 
 def test_a_federation_file_comes_back_as_it_was_written(federation: co.Federation, tmp_path: Path) -> None:
-    file = federation.charter()
+    file = federation.to_file()
     file.save(tmp_path / "federation.toml")
     assert file == FederationFile.load(tmp_path / "federation.toml")
 
@@ -45,7 +45,7 @@ def test_a_federation_file_comes_back_as_it_was_written(federation: co.Federatio
 def test_opening_a_file_over_frames_gives_the_same_federation(
     federation: co.Federation, frames: dict[str, pl.DataFrame], tmp_path: Path
 ) -> None:
-    federation.charter().save(tmp_path / "federation.toml")
+    federation.to_file().save(tmp_path / "federation.toml")
     opened = co.Federation.open(tmp_path / "federation.toml", frames)
     assert federation.roster() == opened.roster()
     assert {n: p.policy for n, p in federation.parties.items()} == {n: p.policy for n, p in opened.parties.items()}
@@ -57,7 +57,7 @@ def test_opening_a_file_over_frames_gives_the_same_federation(
 
 def test_two_files_that_differ_in_anything_have_different_digests(federation: co.Federation) -> None:
     """But for where the hub is: parties that reach it by different names hold the same terms."""
-    file = replace(federation.charter(), unit=Unit("patient", 2), people="lab")
+    file = replace(federation.to_file(), unit=Unit("patient", 2), people="lab")
     lab = file.members["lab"]
     members = {
         "schema": co.Schema((co.Categorical("kind", ("a", "b")),), row_norm=1.0),
@@ -115,7 +115,7 @@ def with_rows(file: FederationFile) -> dict[str, Member]:
 
 def test_a_coordinator_with_a_partys_key_is_refused(federation: co.Federation) -> None:
     """A party knows masks, and the coordinator sees what is masked: together they read rows."""
-    file = federation.charter()
+    file = federation.to_file()
     for member in file.members.values():
         with pytest.raises(co.InvalidInput, match="the coordinator has a party's key"):
             replace(file, coordinator=member.key)
@@ -169,14 +169,14 @@ def test_two_new_keys_differ() -> None:
 )
 def test_a_mistake_in_the_file_is_named(federation: co.Federation, tmp_path: Path, change, advice: str) -> None:
     path = tmp_path / "federation.toml"
-    federation.charter().save(path)
+    federation.to_file().save(path)
     path.write_text(change(path.read_text()))
     with pytest.raises(co.InvalidInput, match=advice):
         FederationFile.load(path)
 
 
 def test_parties_that_run_elsewhere_need_frames_or_an_engine(federation: co.Federation, tmp_path: Path) -> None:
-    federation.charter().save(tmp_path / "federation.toml")
+    federation.to_file().save(tmp_path / "federation.toml")
     away = co.Federation.open(tmp_path / "federation.toml")
     with pytest.raises(co.InvalidInput, match=r"pass engine=co.Grpc\(...\), or open it with"):
         co.fit(away, co.Problem(co.Logistic(), co.L1Ball(1.0)))

@@ -300,7 +300,7 @@ BAD = [
     ({"method": "magic"}, "choose one of auto"),
     ({"method": "gaussian"}, "give epsilon="),
     ({"loss": "hinge"}, "choose one of logistic"),
-    ({"rounds": 0}, "whole number from 1 on"),
+    ({"rounds": 0}, "positive integer"),
     ({"max_features": 3}, "the radius decides how sparse"),
     ({"ledger": "x.db"}, "is for private fits"),
     ({"epsilon": 0.0, "classes": [-1, 1]}, "epsilon must be a finite number above 0"),
@@ -310,7 +310,7 @@ BAD = [
     ({"epsilon": 1.0, "classes": [1]}, "list two or more"),
     ({"epsilon": 1.0, "classes": [-1, 1], "loss": "squared_hinge"}, "loss='logistic'"),
     ({"epsilon": 1.0, "classes": [-1, 1], "ledger": 3}, "path of a file"),
-    ({"epsilon": 1.0, "classes": [-1, 1], "max_features": 0}, "whole number from 1 on"),
+    ({"epsilon": 1.0, "classes": [-1, 1], "max_features": 0}, "positive integer"),
     ({"epsilon": 1.0, "classes": [-1, 1], "feature_bound": math.inf}, "feature_bound must be a number"),
 ]
 

@@ -539,7 +539,7 @@ def test_labels_held_elsewhere_have_two_classes():
     file = co.Federation.from_frames(
         {"a": pl.DataFrame({"k": [1, 2], "x": [0.0, 1.0], "y": [0, 1]})}, "k", ("a", "y"),
         schemas={"a": co.Schema((co.Numeric("x", 0, 1),))},
-    ).charter()  # fmt: skip
+    ).to_file()  # fmt: skip
     away = co.Federation.elsewhere(file, rows=2)
     with pytest.raises(InvalidInput, match="a column of 0 and 1 for each class"):
         FederatedClassifier(classes=[0, 1, 2]).fit(away)

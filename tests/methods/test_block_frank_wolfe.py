@@ -336,7 +336,7 @@ def test_the_least_probability_is_taken_from_the_sampling_and_not_from_a_table()
         (lambda: Independent((0.5, 0.5)).probabilities(OWNERS), "one each"),
         (lambda: BlockFrankWolfe(Nice), "draw and probabilities"),
         (lambda: BlockFrankWolfe("nice"), "draw and probabilities"),
-        (lambda: BlockFrankWolfe(rounds=0), "whole number from 1 on"),
+        (lambda: BlockFrankWolfe(rounds=0), "positive integer"),
         (lambda: BlockFrankWolfe(oracle_error=-1.0), "positive"),
     ],
 )

@@ -39,8 +39,8 @@ def frames(rows=300):
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_curves_that_were_asked_for_stand_beside_those_that_a_method_chooses(depth):
     """As if the schemas had said so at first: the same columns, in places of one joint table, each once."""
-    bent = co.Federation.from_frames(frames(), "key", ("b", "y"), schemas=MIXED).bent(depth)
-    said = {name: schema.bent(depth) for name, schema in MIXED.items()}
+    bent = co.Federation.from_frames(frames(), "key", ("b", "y"), schemas=MIXED).with_curve_depth(depth)
+    said = {name: schema.with_curve_depth(depth) for name, schema in MIXED.items()}
     first = co.Federation.from_frames(frames(), "key", ("b", "y"), schemas=said)
     assert bent.roster().positions == first.roster().positions
     assert bent.roster().known == first.roster().known
@@ -58,7 +58,7 @@ def test_a_run_takes_schemas_that_leave_some_curves_open_and_ask_for_others(tmp_
     fit = co.fit(fed, co.Problem(co.LeastSquares(), intercept=True), privacy=terms, store=tmp_path)
     assert fit.depth > 0
     assert {name: len(fit.features[name]) for name in MIXED} == {
-        name: schema.bent(fit.depth).width for name, schema in MIXED.items()
+        name: schema.with_curve_depth(fit.depth).width for name, schema in MIXED.items()
     }
 
 
@@ -66,8 +66,8 @@ def test_of_parties_elsewhere_a_curve_is_columns_without_cells():
     """A hat is 1 somewhere: made of cells that nobody has, a million rows would fill the coordinator's memory."""
     members = {name: Member(schema, co.Policy(), new_key()[0]) for name, schema in MIXED.items()}
     away = co.Federation.elsewhere(FederationFile(members, "key", ("b", "y")), rows=1000)
-    here = co.Federation.from_frames(frames(), "key", ("b", "y"), schemas=MIXED).bent(3)
-    for name, party in away.bent(3).parties.items():
+    here = co.Federation.from_frames(frames(), "key", ("b", "y"), schemas=MIXED).with_curve_depth(3)
+    for name, party in away.with_curve_depth(3).parties.items():
         assert party.block.matrix.shape == (1000, here.parties[name].block.columns)
         assert party.block.matrix.nnz == 0
-    assert away.bent(3).roster().positions == here.roster().positions
+    assert away.with_curve_depth(3).roster().positions == here.roster().positions

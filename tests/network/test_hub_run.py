@@ -169,7 +169,7 @@ def told_of_a_basis(answers: dict[str, list[BaseException | None]]) -> list[tupl
         return Answered(lambda: None) if error is None else failing(error)
 
     one = SimpleNamespace(run="run", parties=answers, hub=SimpleNamespace(ask=ask))
-    HubRun.tell_basis(one, "digest")  # type: ignore[arg-type]
+    HubRun.announce_release_digest(one, "digest")  # type: ignore[arg-type]
     return told
 
 

@@ -138,7 +138,7 @@ def test_the_coordinators_line_typed_in_again_begins_and_pays_no_other_run(follo
     done = typed(*words)
     run, said = co.load("fit.json").run, " ".join(done.stderr.split())
     assert (done.exit_code, before) == (1, (home / "fit.json").read_bytes())
-    assert f"fit.json is there already, the result of run {run}, which is finished. Nothing was begun." in said
+    assert f"fit.json already exists, the result of run {run}, which is finished. Nothing was begun." in said
     assert "would cost epsilon 1 (delta 1e-06) once more. Say --overwrite" in said
     assert "--output" in said
     assert [run] == [line["run"] for line in list_runs(home / "hub-store")]
@@ -202,7 +202,7 @@ def test_a_command_that_was_killed_when_its_run_had_finished_writes_that_fit_and
     assert Path(f"{place}.html").is_file()
     assert "no command" in typed("runs", "resume", place).stderr
     if not overwrite:  # the file is there now, as after every run
-        assert "is there already" in typed(*words).stderr
+        assert "already exists" in typed(*words).stderr
         assert begun.call_count == 1
 
 

@@ -19,7 +19,7 @@ pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonn
 from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError
 from colonnade.network import run_line
 from colonnade.network.refusals import PeerUndecided
-from colonnade.network.run_line import LinedHub, PipeLog, RunDesk, RunLine
+from colonnade.network.run_line import LinedHub, PipeLog, RunLine, RunProcess
 from colonnade.network.transport.envelope import PartyRestarted, PeerTimeout
 
 
@@ -55,7 +55,7 @@ class Ends:
     def __init__(self, board: Board) -> None:
         ours, theirs = Pipe()
         self.board, self.progress = board, ("", 0)
-        self.desk = RunDesk(ours, board, ["a", "b", "c"])  # type: ignore[arg-type]
+        self.desk = RunProcess(ours, board, ["a", "b", "c"])  # type: ignore[arg-type]
         self.line = RunLine(theirs, lambda: self.progress)
         self.pipe = theirs
 

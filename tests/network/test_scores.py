@@ -511,7 +511,7 @@ def test_parties_elsewhere_bend_their_columns_as_one_process_does_and_score_new_
     with Straw(new) as straw:
         frame = kept(tmp_path / "new", scored(straw, fit, tmp_path / "new" / "hub"))
     joined = new.tables["bank"].join(new.tables["lab"], on="key")
-    schemas = {name: new.file.members[name].schema.bent(fit.depth) for name in new.names}
+    schemas = {name: new.file.members[name].schema.with_curve_depth(fit.depth) for name in new.names}
     x = {name: np.array(learning.part(name)["coefficients"]) for name in new.names}
     scores = sum(schemas[name].encode(joined).matrix @ x[name] for name in x) + fit.intercept
     expected = dict(zip(joined["key"], scores, strict=True))

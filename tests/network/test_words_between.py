@@ -110,9 +110,9 @@ def test_the_file_keeps_the_names_and_its_digest_covers_them(tmp_path):  # noqa:
     assert len({made.file.digest, plain.digest, other.digest}) == 3
     opened = co.Federation.open(tmp_path / "federation.toml", made.tables)
     assert opened.classes == ("no", "yes")
-    assert opened.charter().classes == ("no", "yes")
+    assert opened.to_file().classes == ("no", "yes")
     rest = co.Federation.from_frames(made.tables, "client", LABEL, schemas=SCHEMAS).with_classes("yes")
-    assert (rest.charter().positive, rest.charter().negative) == ("yes", None)
+    assert (rest.to_file().positive, rest.to_file().negative) == ("yes", None)
 
 
 @pytest.mark.parametrize(

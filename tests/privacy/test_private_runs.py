@@ -207,7 +207,7 @@ def test_the_unit_survives_the_federation_file(tmp_path: Path) -> None:
     )
     schemas = {"a": co.Schema((co.Numeric("v", 0.0, 1.0),))}
     federation = co.Federation.from_frames({"a": frame}, "key", ("a", "late"), schemas=schemas, unit=("who", 2))
-    federation.charter().save(tmp_path / "federation.toml")
+    federation.to_file().save(tmp_path / "federation.toml")
     opened = co.Federation.open(tmp_path / "federation.toml", {"a": frame})
     assert (federation.unit, federation.rows) == (opened.unit, opened.rows)
 

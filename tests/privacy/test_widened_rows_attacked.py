@@ -95,7 +95,7 @@ def any_job(rng, seed, trust, cross):
     screen = int(rng.integers(1, 12)) if cross == "secure" and rng.random() < 0.4 else None
     labels = "released" if cross == "secure" and (classes or screen) and rng.random() < 0.5 else "secure"
     method = co.PrivateGram(cross=cross, screen=screen, labels=labels)
-    fed = fed.bent(method.depth(job()))
+    fed = fed.with_curve_depth(method.depth(job()))
     return fed, job(), method, usable_labels(fed.labels, Job(problem, fed.roster(), privacy))
 
 

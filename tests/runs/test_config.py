@@ -78,14 +78,13 @@ def test_a_finished_run_is_not_begun_and_paid_again_by_repeating_the_command(fol
     code, out, error = call(path)
     assert (code, out, before) == (1, "", digests(folder))
     assert (
-        f"{folder / 'fit.json'} is there already, the result of run {run}, which is finished. Nothing was begun."
-        in error
+        f"{folder / 'fit.json'} already exists, the result of run {run}, which is finished. Nothing was begun." in error
     )
     assert "Another run would cost epsilon 1 (delta 1e-06) once more. Say --overwrite" in error
     assert "name another file with --output" in error
     code, _, error = call(path, "--dry-run")
     assert (code, before) == (0, digests(folder))
-    assert f"mind: {folder / 'fit.json'} is there already: the run needs --overwrite, or --output." in error
+    assert f"note: {folder / 'fit.json'} already exists: the run needs --overwrite, or --output." in error
     assert call(path, "--overwrite")[0] == 0
     assert [run, co.load(folder / "fit.json").run] == [line["run"] for line in list_runs(folder / "runs")]
 
@@ -108,7 +107,7 @@ def test_a_run_that_was_stopped_goes_on_by_the_same_command_also_over_a_file(
 ) -> None:
     path = config(folder, DataKind.HOLDER)
     (folder / "fit.json").write_text("somebody's")
-    assert "fit.json is there already. Nothing was begun." in call(path)[2]
+    assert "fit.json already exists. Nothing was begun." in call(path)[2]
     with monkeypatch.context() as broken:
         broken.setattr(co.Fit, "save", mock.Mock(side_effect=KeyboardInterrupt))
         assert call(path, "--overwrite")[0] == 130

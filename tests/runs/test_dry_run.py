@@ -168,7 +168,7 @@ HUB_REFUSES = {
     "no certificate": (lambda at: (at / "certs/coordinator.pem").unlink(), "coordinator.pem"),
     "a list of nobody's": (lambda at: (at / "certs/revoked.pem").write_text("x"), "holds no list of revoked"),
     "a port in use": (a_port_in_use, "the port is in use"),
-    "a result that is there": (lambda at: (at / "hub/fit.json").write_text("{}"), "is there already"),
+    "a result that is there": (lambda at: (at / "hub/fit.json").write_text("{}"), "already exists"),
     "exact values under privacy": (
         lambda at: changed(at / "hub/job.toml", "PrivateGram", "SharingADMM"),
         "releases exact values",

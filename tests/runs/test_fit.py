@@ -304,7 +304,7 @@ BAD_CALLS = {
     "no radius": (lambda: co.L1Ball(0.0), "above 0.*larger radius"),
     "a negative radius": (lambda: co.Simplex(-1.0), "above 0"),
     "a radius that is no number": (lambda: co.L1Ball(math.nan), "above 0"),
-    "no rounds": (lambda: co.DistributedFrankWolfe(rounds=0), "whole number from 1 on"),
+    "no rounds": (lambda: co.DistributedFrankWolfe(rounds=0), "positive integer"),
     "half a round": (lambda: co.DistributedFrankWolfe(rounds=1.5), "whole number"),
     "a negative tolerance": (lambda: co.DistributedFrankWolfe(tolerance=-1.0), "positive number"),
     "a tolerance that is no number": (lambda: co.DistributedFrankWolfe(tolerance=math.nan), "positive number"),

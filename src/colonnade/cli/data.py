@@ -58,7 +58,7 @@ def inspect(
         if (file is None) == (sql is None):
             raise co.InvalidInput("give one table: a FILE, or --sql with --query.")
         if output is not None and output.exists():
-            raise co.InvalidInput(f"{output} is there already, perhaps edited. Choose another name, or remove it.")
+            raise co.InvalidInput(f"{output} already exists, perhaps edited. Choose another name, or remove it.")
         source = table_at(sql or str(file), query=query)
         left_out = set(leave_out or ())
         with busy(f"reading {source.shown}", quiet or as_json):

@@ -65,7 +65,7 @@ def fit(
                 found = asked.preview()
             terminal.show_preview(found, quiet, as_json)
             if asked.output.is_file() and not overwrite:
-                complain("mind: ", f"{asked.output} is there already: the run needs --overwrite, or --output.")
+                complain("note: ", f"{asked.output} already exists: the run needs --overwrite, or --output.")
             return
         cost = terminal.cost_of_another(asked.job.privacy)
         terminal.check_free(asked.output, overwrite, cost, "name another file with --output")

@@ -76,7 +76,7 @@ intercept = true
 epsilon = 1.0
 delta = 1e-6                             # well below 1 / rows
 # trust = "secure"                       # or "nobody", "parties", "consortium":
-                                         # docs/understand/methods/private-gram.md. Left out: secure, or the strictest
+                                         # docs/understand/concepts.md. Left out: secure, or the strictest
                                          # that the method has
 """,
     DataKind.HOLDER: """
@@ -119,7 +119,7 @@ def init(
     """
     with explained():
         if file.exists() and not force:
-            raise co.InvalidInput(f"{file} is there already. Name another file, or write over it with --force.")
+            raise co.InvalidInput(f"{file} already exists. Name another file, or write over it with --force.")
         if not file.parent.is_dir():
             raise co.InvalidInput(f"{file.parent} is not a folder. Make it first, or name another place.")
         if party:

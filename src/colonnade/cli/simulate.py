@@ -57,10 +57,10 @@ def simulate(
             plain = [{name: finite(value) for name, value in line.items()} for line in lines]
             typer.echo(json.dumps({"models": plain, "note": found.note, "refused": list(found.refused)}, indent=2))
             return
-        _show(lines, found.measures, f"{splits} splits of {asked.federation.rows:,} rows, each 80 % to learn from")
+        _show(lines, found.measures, f"{splits} splits of {asked.federation.rows:,} rows, each 80 % training rows")
         if not quiet:
             for note in (found.note, *found.refused):
-                complain("mind: ", note)
+                complain("note: ", note)
 
 
 def _budgets(words: str) -> list[float]:

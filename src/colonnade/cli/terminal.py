@@ -85,7 +85,7 @@ def _in_one_line() -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
             if issubclass(category, UserWarning):
-                complain("mind: ", " ".join(str(message).split()))
+                complain("note: ", " ".join(str(message).split()))
             else:
                 usual(message, category, *place, **more)
 
@@ -193,7 +193,7 @@ def check_free(target: Path, overwrite: bool, cost: str, elsewhere: str, again: 
     except co.InvalidInput:
         result = ""
     raise co.InvalidInput(
-        f"{target} is there already{result}. Nothing was begun. {cost} Say --overwrite to {again} and write over "
+        f"{target} already exists{result}. Nothing was begun. {cost} Say --overwrite to {again} and write over "
         f"{target.name}; or keep it, and {elsewhere}."
     )
 
@@ -205,7 +205,7 @@ def check_new(target: Path, overwrite: bool, reads: Iterable[Path] = ()) -> None
     if target.resolve() in [path.resolve() for path in reads]:
         raise co.InvalidInput(f"{target} is what this command reads. Name another file with --output or --report.")
     if check_target(target).is_file() and not overwrite:
-        raise co.InvalidInput(f"{target} is there already. Say --overwrite, or name another file with --output.")
+        raise co.InvalidInput(f"{target} already exists. Say --overwrite, or name another file with --output.")
 
 
 def cost_of_another(privacy: co.Privacy | None) -> str:

@@ -377,7 +377,7 @@ class Federation:
         fed = cls(parties, holder, alignment, file.on, column, file.unit, places=places, away=file, session=session)
         return replace(fed, beside=Beside(file.beside), classes=file.classes)
 
-    def charter(self) -> FederationFile:
+    def to_file(self) -> FederationFile:
         """The federation file of this federation, with fresh keys that live in memory only."""
         if self.on is None or self.label_column is None:
             raise InvalidInput("only a federation made with from_frames(..., label=...) has a federation file.")
@@ -460,7 +460,7 @@ class Federation:
         y = None if self._y is None else take_rows(self._y, further and further.labels, places)
         return replace(self, parties=parties, _y=y, keys=keys.gather(places), _surplus=None)
 
-    def bent(self, depth: int) -> Federation:
+    def with_curve_depth(self, depth: int) -> Federation:
         """The same rows with curves of this depth wherever a schema leaves that to the method.
 
         Parameters
@@ -470,7 +470,11 @@ class Federation:
         """
         if not depth or self.depth:
             return self
-        schemas = {name: party.schema.bent(depth) for name, party in self.parties.items() if party.schema is not None}
+        schemas = {
+            name: party.schema.with_curve_depth(depth)
+            for name, party in self.parties.items()
+            if party.schema is not None
+        }
         # A number's hats follow it in the joint table, and push back what comes after it.
         widths = {name: widths_under(party, schemas.get(name)) for name, party in self.parties.items()}
         old = np.concatenate([party.block.positions for party in self.parties.values()])
@@ -624,7 +628,7 @@ class Federation:
         known = {name: public_bounds(p.schema) for name, p in self.parties.items() if p.schema and p.schema.bounded}
         responses = self._y.shape[1] if self._y is not None and self._y.ndim == 2 else 0
         schemas = [p.schema for p in self.parties.values() if p.schema is not None]
-        every = zip_longest(*(schema.left_open for schema in schemas), fillvalue=0)
+        every = zip_longest(*(schema.auto_curve_counts for schema in schemas), fillvalue=0)
         left = () if self.depth or self.by_rows else tuple(sum(counts) for counts in every)
         known_to_all = (self.rows, positions, self.label, self.unit, held, known, responses, left, self.depth)
         policies = [party.policy for party in self.parties.values()]

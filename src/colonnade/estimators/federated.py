@@ -200,7 +200,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
             fits = [one() for one in runs]
         else:
             fits = resume_runs(same_call(federations, problems, method, terms), runs, self.store)
-        encoded = federations[0].bent(fits[0].depth)  # with the curves that the run chose
+        encoded = federations[0].with_curve_depth(fits[0].depth)  # with the curves that the run chose
         self._places = {name: party.block.positions for name, party in encoded.parties.items()}
         self.fit_ = fits[0] if len(fits) == 1 else fits
         self.privacy_ = joint_statement([each.privacy for each in fits], terms)

@@ -424,6 +424,6 @@ def cheaper(n: int, d: int, rho: float, *, bound: float, norm: float, radius: fl
 def check_rounds(rounds: int | None, keep: int | None) -> None:
     """Settings that no recipe can use."""
     if rounds is not None and not (isinstance(rounds, (int, np.integer)) and 1 <= rounds < 2**30):
-        raise InvalidInput(f"rounds must be None or a whole number from 1 on, got {rounds!r}")
+        raise InvalidInput(f"rounds must be None or a positive integer, got {rounds!r}")
     if keep is not None and not (isinstance(keep, (int, np.integer)) and keep >= 1):
-        raise InvalidInput(f"max_features must be None or a whole number from 1 on, got {keep!r}")
+        raise InvalidInput(f"max_features must be None or a positive integer, got {keep!r}")

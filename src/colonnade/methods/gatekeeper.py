@@ -81,7 +81,7 @@ def job_over(
         raise InvalidInput(f"{what}: take co.PrivateGram(), or leave monotone out. Nothing was sent.")
     asked = Job(problem, federation.roster(), privacy)
     method.check_rows(asked)
-    federation = federation.bent(method.depth(asked))
+    federation = federation.with_curve_depth(method.depth(asked))
     penalty = getattr(problem, "penalty", None)
     if isinstance(penalty, GroupLasso) and penalty.groups is None:
         problem = replace(problem, penalty=replace(penalty, groups=federation.column_groups()))

@@ -55,14 +55,14 @@ REPLIES: Replies = {Introduce: RunKey, SendScores: Done, None: PartScores}
 
 
 def coordinator(roster: Roster) -> Program[None]:
-    yield from introduce(Losses(roster, spares=False))
+    yield from introduce(Losses(roster, tolerates_dropout=False))
     yield from ask(roster.parties, SendScores(), Done)
 
 
 def party(roster: Roster, block: Block, x: Floats, intercept: float, gate: Gate) -> Program[Floats | None]:
     parties = roster.parties
     holder = roster.label
-    yield from meet(gate, Losses(roster, spares=False))
+    yield from meet(gate, Losses(roster, tolerates_dropout=False))
     yield from receive(COORDINATOR, SendScores)
     part = whole(block.scores(x))
     if gate.node != holder:

@@ -62,10 +62,10 @@ class Seed:
 class Losses:
     """Who is lost to a run, as one node knows it."""
 
-    def __init__(self, roster: Roster, *, spares: bool = True) -> None:
-        """spares  whether the programs can go on without a party."""
+    def __init__(self, roster: Roster, *, tolerates_dropout: bool = True) -> None:
+        """tolerates_dropout  whether the programs can go on without a party."""
         self.roster = roster
-        self.quorum = roster.quorum if spares else 0
+        self.quorum = roster.quorum if tolerates_dropout else 0
         self.lost: dict[str, str] = {}  # by party: when
         self._came: dict[str, list[str]] = {}  # by party: noisy figures that have come from it
 

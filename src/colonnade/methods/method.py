@@ -101,7 +101,7 @@ class MethodBase(ABC):
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             if not (whole or (unset and value is None)):
                 also = "None (from the budget) or " if unset else ""
-                raise InvalidInput(f"{name} must be {also}a whole number from 1 on, got {value!r}", name)
+                raise InvalidInput(f"{name} must be {also}a positive integer, got {value!r}", name)
 
     def check_trust(self, job: Job) -> None:
         """InvalidInput where the terms ask for a trust model that the derivation does not cover.
@@ -144,7 +144,7 @@ class MethodBase(ABC):
             remedy += f" {'leave privacy out and use' if private else 'have them, use'} {exact}"
             raise InvalidInput(f"{self.TITLE} takes no {' and no '.join(job.roster.beside)}: {why}. {remedy}.")
 
-    def spares(self, job: Job) -> bool:  # noqa: ARG002  for methods that do
+    def tolerates_dropout(self, job: Job) -> bool:  # noqa: ARG002  for methods that do
         """Whether its programs can go on when a party is lost on the way.
 
         Parameters
@@ -235,7 +235,7 @@ class MethodBase(ABC):
         """
         return "" if job.privacy is None else str(job.privacy.trust)
 
-    def by_place(self, job: Job) -> bool:  # noqa: ARG002  never
+    def depends_on_row_order(self, job: Job) -> bool:  # noqa: ARG002  never
         """Whether what leaves in a private run depends on the place of a row; the statement says what that means.
 
         Parameters

@@ -145,7 +145,7 @@ def party_setup(
 
 def quorum_for(job: Job, method: AnyMethod) -> int:
     """How many parties must be left for the run to go on when others are lost; 0: it ends then."""
-    return job.roster.quorum if method.spares(job) else 0
+    return job.roster.quorum if method.tolerates_dropout(job) else 0
 
 
 def conditions_of(job: Job, method: AnyMethod, *, keyed: bool) -> tuple[Condition, ...]:
@@ -157,7 +157,7 @@ def conditions_of(job: Job, method: AnyMethod, *, keyed: bool) -> tuple[Conditio
 
 
 def _place(job: Job, method: AnyMethod, keyed: bool) -> tuple[Condition, ...]:
-    if not method.by_place(job):
+    if not method.depends_on_row_order(job):
         return ()
     if not keyed:
         return (PLACE_BY_TABLE,)

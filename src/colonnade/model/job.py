@@ -41,7 +41,7 @@ class Roster:
     held_rows: Mapping[str, int] = field(default_factory=dict)  # by party, where rows are split; else empty
     known: Mapping[str, Known] = field(default_factory=dict)  # of the parties with a declared schema
     responses: int = 0  # numbers in a row's label, where it is a vector; 0 where it is one number
-    left_open: tuple[int, ...] = ()  # how many columns the method may bend, to depth 1, 2 and so on
+    auto_curve_counts: tuple[int, ...] = ()  # how many columns the method may bend, to depth 1, 2 and so on
     depth: int = 0  # to which it bent those that were left open
     beside: tuple[str, ...] = ()  # what stands beside every label, at its holder: of "offset" and "weight"
     quorum: int = 0  # parties that must be left for a run to go on when others are lost; 0: it ends then

@@ -27,7 +27,7 @@ from colonnade.network.hub import Board
 from colonnade.network.job_queue import JobQueue, QueuedJob
 from colonnade.network.party_status import size_of
 from colonnade.network.questions import Question, pack
-from colonnade.network.run_line import RunDesk
+from colonnade.network.run_line import RunProcess
 from colonnade.network.status_page import StatusPage
 from colonnade.privacy.ending import ABORTED
 from colonnade.runtime.program import COORDINATOR
@@ -59,7 +59,7 @@ class _Driven:
 
     job: QueuedJob
     process: ForkServerProcess
-    desk: RunDesk
+    desk: RunProcess
     code: int | None = None  # with which its process ended, once that was seen
     told: tuple[str, int, int] = ("", 0, 0)
 
@@ -139,7 +139,7 @@ class CoordinatorService:
         with theirs:
             process = _FRESH.Process(target=self.work, args=(theirs, job, text, *self.given), daemon=True)
             process.start()
-        self.driven[job.name] = _Driven(job, process, RunDesk(ours, self.board, self.file.members))
+        self.driven[job.name] = _Driven(job, process, RunProcess(ours, self.board, self.file.members))
         log.info("started", extra={"job": job.name, "owner": job.owner, "attempt": job.attempts})
 
     def _let_go(self, one: _Driven) -> None:

@@ -106,7 +106,7 @@ class HubRun:
         if self.local is not None:
             self.local.reserve(terms, plans, self.hub.keys)
 
-    def tell_basis(self, basis: str) -> None:
+    def announce_release_digest(self, basis: str) -> None:
         """Tell every party what fallbacks of the model follow from; who does not hear of it will approve none."""
         told = {"run": self.run, "basis": basis}
         for name in self.parties:

@@ -152,7 +152,7 @@ class PartyData:
         """Before a run is reserved: the table has as many columns as everybody counts on."""
         schema = self.member.schema
         due = len(roster.positions[self.name])
-        width = self.table.shape[1] if schema is None else schema.bent(roster.depth).width
+        width = self.table.shape[1] if schema is None else schema.with_curve_depth(roster.depth).width
         if width != due:
             raise InvalidInput(
                 f"{self.name!r} holds {width:,} encoded columns, and the run counts on {due:,}. Nothing was sent. "
@@ -208,7 +208,7 @@ class PartyData:
 
     def _block(self, job: Job | None, agreement: Agreement | None, learns: bool) -> Block:
         depth = 0 if job is None else job.roster.depth
-        place = self.federation(agreement).bent(depth).parties[self.name].block.positions
+        place = self.federation(agreement).with_curve_depth(depth).parties[self.name].block.positions
         notes: tuple[str, ...] = ()
         beside: dict[str, NDArray[Any]] = {}
         if self.file.on is None:
@@ -221,7 +221,7 @@ class PartyData:
             if labels is not None:
                 beside = {what: own[name].to_numpy() for what, name in self.file.beside.items()}
             assert self.member.schema is not None
-            schema = self.member.schema.bent(depth)
+            schema = self.member.schema.with_curve_depth(depth)
             encoded = schema.encode(own) if schema.width else None
             matrix = np.zeros((own.height, 0)) if encoded is None else encoded.matrix
             notes = () if encoded is None else encoded.owner_notes()
@@ -369,7 +369,7 @@ class Scoring:
         part = self._part(method.model)
         member = self.data.member
         x = np.asarray(part["coefficients"], np.float64)
-        features = list(member.schema.bent(method.curves).features) if member.schema is not None else None
+        features = list(member.schema.with_curve_depth(method.curves).features) if member.schema is not None else None
         width = member.width if features is None else len(features)
         if x.shape != (width,) or part["features"] != features:
             raise InvalidInput(

@@ -342,7 +342,7 @@ class PartyRun:
         if isinstance(own, np.ndarray):
             self.scoring.keep(run, own, self.proposal.agreement)
         if isinstance(own, Own):
-            schema = self.scoring.data.member.schema and self.scoring.data.member.schema.bent(self.depth)
+            schema = self.scoring.data.member.schema and self.scoring.data.member.schema.with_curve_depth(self.depth)
             text = {
                 "format": "colonnade part",
                 "version": 1,

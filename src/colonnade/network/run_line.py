@@ -193,7 +193,7 @@ class PipeLog(logging.Handler):
         self.line.note({**figures, **usual, "msg": record.getMessage()})
 
 
-class RunDesk:
+class RunProcess:
     """The service's end of one pipe: two threads that carry questions to the streams, and answers back."""
 
     def __init__(self, pipe: Connection, board: Board, members: Collection[str]) -> None:

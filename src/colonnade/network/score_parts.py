@@ -226,7 +226,7 @@ class Rows:
             raise InvalidInput(f"{double:,} rows repeat a key, so it is not known which is meant. Use a finer key.")
         schema = data.member.schema
         assert schema is not None  # with a key there is one
-        bent = schema.bent(order.depth)
+        bent = schema.with_curve_depth(order.depth)
         matrix = bent.encode(data.table).matrix if bent.width else np.zeros((data.rows, 0))
         scoring = Scoring(data, store)
         own = scoring.equip(MaskedScores(order.model, order.intercept, curves=order.depth))

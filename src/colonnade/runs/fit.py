@@ -191,10 +191,10 @@ def drive_and_save(run: RunDriver) -> Fit:
         return fitted
     with _undisturbed(SavedFit(path)):
         fitted.save(path)
-        if fitted.released is not None and isinstance(run.hosted_nodes, ToldOfBasis):
+        if fitted.released is not None and isinstance(run.hosted_nodes, AnnouncesReleaseDigest):
             from colonnade.runs.fallbacks import basis
 
-            run.hosted_nodes.tell_basis(basis(fitted))
+            run.hosted_nodes.announce_release_digest(basis(fitted))
         run.finish()
     return fitted
 
@@ -251,10 +251,10 @@ class MeetingEngine(Protocol):
 
 
 @runtime_checkable
-class ToldOfBasis(Protocol):
+class AnnouncesReleaseDigest(Protocol):
     """Hosts elsewhere that are told what fallbacks of a model follow from, before its run ends (fallbacks.py)."""
 
-    def tell_basis(self, basis: str) -> None: ...
+    def announce_release_digest(self, basis: str) -> None: ...
 
 
 def meet_parties(federation: Federation, engine: object, store: str | Path | None) -> Federation:

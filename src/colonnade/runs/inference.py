@@ -441,12 +441,12 @@ class Inference:
             lines.append("Weak: intervals hold, and are longer than they would have to be")
         if most > UNEVEN and self.release.noisy and self.robust == 1.0:
             lines.append(
-                f"Mind: sampling has up to {most:.0%} of a variance. If residuals spread unevenly, which a Gram matrix "
+                f"Note: sampling has up to {most:.0%} of a variance. If residuals spread unevenly, which a Gram matrix "
                 "cannot show, intervals are too short; robust=1.5 or 2 widens them"
             )
         if self.release.shortened > MANY_SHORTENED:
             lines.append(
-                "Mind: these are coefficients of shortened rows. Row norms that the schemas prove shorten none: "
+                "Note: these are coefficients of shortened rows. Row norms that the schemas prove shorten none: "
                 "co.PrivateGram(purpose='inference')"
             )
         return tuple(lines)

@@ -423,7 +423,7 @@ class Fit(FitFacts):
             Parties that cannot take part.
         """
         wanted = self.parties_left(without)
-        federation = federation.bent(self.depth)
+        federation = federation.with_curve_depth(self.depth)
         if absent := [party for party in wanted if party not in federation.parties]:
             raise InvalidInput(
                 f"a prediction needs the columns of every party, and {absent[0]!r} is missing; "

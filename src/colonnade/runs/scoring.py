@@ -73,10 +73,10 @@ def score(
     if federation.away is not None:
         _check_elsewhere(fitted, federation, without)
         there = meet_parties(federation, engine, store)
-        there = there.bent(fitted.depth)
+        there = there.with_curve_depth(fitted.depth)
         method = MaskedScores(fitted.run, fitted.intercept, curves=fitted.depth)
     else:
-        federation = federation.bent(fitted.depth)
+        federation = federation.with_curve_depth(fitted.depth)
         blocks = fitted.blocks(federation, without)
         kept = {name: party for name, party in federation.parties.items() if name in blocks or name == fitted.label}
         there = replace(federation, parties=kept, label=fitted.label)
@@ -111,7 +111,7 @@ def _check_elsewhere(fitted: Fit, federation: Federation, without: Sequence[str]
         what = f"parties of the model that are not in the federation file: {absent}; without= names {named}"
         raise InvalidInput(f"{what}. Write a file of those that take part, and name the others in without=.")
     for name, features in fitted.features.items():
-        bent = federation.bent(fitted.depth).parties
+        bent = federation.with_curve_depth(fitted.depth).parties
         columns = bent[name].block.columns if name in bent else len(features)
         if columns != len(features):
             fewer = f"party {name!r} brings {columns:,} columns"

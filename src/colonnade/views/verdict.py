@@ -7,7 +7,7 @@ swapped. Hence
     a fair coin between A and B is guessed with probability at most (e^epsilon + delta) / (e^epsilon + 1),
     a test of B that is wrong in a share a of cases finds A in at most
     min(e^epsilon·a + delta, 1 − e^(−epsilon)·(1 − delta − a)).
-It does not say that odds move by at most e^epsilon except with chance delta. Of odds this holds:
+It does not say that odds move by at most e^epsilon except with chance delta. For odds:
     odds for the truth afterwards ≤ e^t · odds before, except with a chance of at most c,
 with t = rho + 2·√(rho·ln(1/delta)) and c = delta for a release of price rho in zCDP, and with t = epsilon + ln 2 and c
 = 2·delta for every other. The proofs are in docs/understand/privacy/accounting.md, "What epsilon and delta mean".
@@ -282,7 +282,7 @@ def _meaning(fit: FitFacts) -> str:
     )
     surprise = (
         f"What it sees multiplies its odds for the truth by at most {number(factor(loss))}, except with a chance "
-        f"of at most {number(chance)}. So sure can it become:"
+        f"of at most {number(chance)}. How certain it can become:"
     )
     rows = [(percent(before), percent(belief(before, loss))) for before in BELIEFS]
     heads = ("sure before the run", f"sure after it, at most, except with a chance of {number(chance)}")

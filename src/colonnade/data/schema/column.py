@@ -234,11 +234,11 @@ class Column(ABC):
         return 0
 
     @property
-    def left_open(self) -> int:
+    def auto_curve_counts(self) -> int:
         """How deep a curve a method may make of it; 0: it may make none."""
         return 0
 
-    def bent(self, depth: int) -> Column:  # noqa: ARG002
+    def with_curve_depth(self, depth: int) -> Column:  # noqa: ARG002
         """The same with a curve of this depth, where it was left to the method.
 
         Parameters

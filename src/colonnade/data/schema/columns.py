@@ -104,7 +104,7 @@ class Numeric(Column):
         return curves.DEEPEST if self.values is None else min(math.ceil(math.log2(self.values - 1)), curves.DEEPEST)
 
     @property
-    def left_open(self) -> int:
+    def auto_curve_counts(self) -> int:
         return self.deepest if self.smooth is None else 0
 
     @property
@@ -121,7 +121,7 @@ class Numeric(Column):
         asked = SMOOTH if self.smooth is True else int(self.smooth or 0)
         return min(asked, self.deepest)
 
-    def bent(self, depth: int) -> Numeric:
+    def with_curve_depth(self, depth: int) -> Numeric:
         return replace(self, smooth=depth) if self.smooth is None and min(depth, self.deepest) else self
 
     def as_line(self) -> Numeric:

@@ -190,12 +190,12 @@ class Schema:
         return tuple(found[: self.width])
 
     @property
-    def left_open(self) -> tuple[int, ...]:
+    def auto_curve_counts(self) -> tuple[int, ...]:
         """How many columns a method may bend, to depth 1, 2 and so on."""
-        own = [column.left_open for column in self.columns]
+        own = [column.auto_curve_counts for column in self.columns]
         return tuple(sum(depth >= k for depth in own) for k in range(1, max(own, default=0) + 1))
 
-    def bent(self, depth: int) -> Schema:
+    def with_curve_depth(self, depth: int) -> Schema:
         """The schema with curves of this depth wherever that was left to the method.
 
         Parameters
@@ -203,7 +203,7 @@ class Schema:
         depth
             How often a number's range is halved; 0: lines.
         """
-        columns = tuple(column.bent(depth) for column in self.columns)
+        columns = tuple(column.with_curve_depth(depth) for column in self.columns)
         return self if columns == self.columns else replace(self, columns=columns)
 
     def as_lines(self) -> Schema:
@@ -223,7 +223,7 @@ class Schema:
         found = list[Sparse]()
         height = matrix.shape[0]
         start = 0
-        for column, other in zip(self.columns, self.bent(depth).columns, strict=True):
+        for column, other in zip(self.columns, self.with_curve_depth(depth).columns, strict=True):
             stop = start + len(features_of(column))
             own = [columns_of(matrix, j) for j in range(start, stop)]
             if other != column:

@@ -223,7 +223,7 @@ class PrivateSharingADMM(Method):
         holds = job.roster.with_columns
         return {p: labels * (p == job.roster.label) + parts * (p in holds) for p in job.roster.parties}
 
-    def by_place(self, job: Job) -> bool:
+    def depends_on_row_order(self, job: Job) -> bool:
         """Whether what leaves depends on where a row stands, and rows are protected."""
         return not isinstance(job.roster.unit, FeatureColumn)
 

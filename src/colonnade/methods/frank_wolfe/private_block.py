@@ -349,7 +349,7 @@ class PrivateBlockFrankWolfe(Method):
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]:
         return (inside_party if self._inside(job) else party)(job, block, gate, self.spend(job))
 
-    def by_place(self, job: Job) -> bool:
+    def depends_on_row_order(self, job: Job) -> bool:
         """Whether what leaves depends on where a row stands: labels, or sketches."""
         return not self._inside(job)
 

@@ -119,7 +119,7 @@ class GramSettings:
                 raise InvalidInput(f"{name}={value!r} is not known; choose {known}", name)
         most: object = self.screen
         if most is not None and not (isinstance(most, int) and not isinstance(most, bool) and most >= 1):
-            raise InvalidInput(f"screen must be a whole number from 1 on, or left out; got {most!r}", "screen")
+            raise InvalidInput(f"screen must be a positive integer, or left out; got {most!r}", "screen")
         idle = ["screen"] * (self.screen is not None) + ["labels"] * (self.labels != "secure")
         if self.purpose == "inference" and (self.cross != "secure" or idle):
             at = idle[0] if idle else "cross"
@@ -256,7 +256,7 @@ class RunPlan:
         return noise_levels(self.columns.owner[frame.keep], label, g, labels_fixed=fixed, shares=self.way.shares)
 
     @property
-    def by_place(self) -> bool:
+    def depends_on_row_order(self) -> bool:
         """Whether what leaves depends on where a row stands: noisy labels, unless only members of a consortium are told
         them. Those do not leave it, and sums by them are the same in every order."""
         return self.settings.cross != "secure" or (self.audience is Audience.ALL and self.labels is not None)

@@ -299,19 +299,19 @@ class PrivateGram(GramSettings, Method):
             return 0
         lines = sum(len(places) for places in job.roster.positions.values())
         surviving = survival(job.roster.rows, 1, rule_rho(job))
-        return choose_depth(surviving, lines, job.roster.left_open, job.problem.loss.classifies)
+        return choose_depth(surviving, lines, job.roster.auto_curve_counts, job.problem.loss.classifies)
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         return form_of(job, self).price()
 
-    def by_place(self, job: Job) -> bool:
-        return form_of(job, self).plan.by_place
+    def depends_on_row_order(self, job: Job) -> bool:
+        return form_of(job, self).plan.depends_on_row_order
 
     def rests_on(self, job: Job) -> str:
         privacy = form_of(job, self).plan.job.privacy
         return "" if job.privacy is None or privacy is None else str(privacy.trust)
 
-    def spares(self, job: Job) -> bool:
+    def tolerates_dropout(self, job: Job) -> bool:
         return form_of(job, self).spares
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike

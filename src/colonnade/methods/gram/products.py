@@ -314,7 +314,7 @@ def collect_in_stages(form: Staged, gate: Gate) -> Program[Outcome]:
     roster = plan.job.roster
     sums = None
     whole = False
-    losses = Losses(plan.job.roster, spares=form.spares)
+    losses = Losses(plan.job.roster, tolerates_dropout=form.spares)
     yield from introduce_itself(gate, losses)
     if plan.asks_largest:
         came = (yield from ask_one(roster.label, SendLabels(), Labels)).values.value
@@ -391,7 +391,7 @@ def release_in_stages(form: Staged, block: Block, gate: Gate) -> Program[tuple[F
     """A party's part of all stages."""
     plan = form.plan
     shortened = 0
-    losses = Losses(form.plan.job.roster, spares=form.spares)
+    losses = Losses(form.plan.job.roster, tolerates_dropout=form.spares)
     yield from meet_coordinator(gate, losses)
     request = yield from receive(COORDINATOR, SendLabels | Prepare)
     if plan.asks_largest and gate.node == plan.job.roster.label:

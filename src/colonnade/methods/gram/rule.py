@@ -284,14 +284,14 @@ def survival(rows: int, columns: float, rho: float) -> float:
     return float((rows * math.sqrt(1.7 * rho) / 1.77) ** (2 / 3)) / columns
 
 
-def choose_depth(surviving: float, lines: int, left_open: Sequence[int], classes: bool) -> int:
-    """The depth of curves that are left to the method; `left_open`: how many columns may have depth 1, 2, …"""
-    if not left_open or surviving < max(lines, FEWEST[classes]):
+def choose_depth(surviving: float, lines: int, auto_curve_counts: Sequence[int], classes: bool) -> int:
+    """The depth of curves that are left to the method; `auto_curve_counts`: how many columns may have depth 1, 2, …"""
+    if not auto_curve_counts or surviving < max(lines, FEWEST[classes]):
         return 0
     depth = 1
-    heavy = lines + left_open[0]
-    columns = lines + left_open[0]
-    for k, more in enumerate(left_open[1:DEEPEST], 2):
+    heavy = lines + auto_curve_counts[0]
+    columns = lines + auto_curve_counts[0]
+    for k, more in enumerate(auto_curve_counts[1:DEEPEST], 2):
         heavy = heavy + more
         columns = columns + (more << (k - 1))
         if heavy > surviving / ROOM or columns > surviving / MOST:
