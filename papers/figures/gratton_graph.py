@@ -19,6 +19,9 @@ import numpy as np
 
 import colonnade as co
 from colonnade.kernels.arrays import Floats
+from colonnade.methods.graph.admm import DualShare
+from colonnade.methods.graph.ridge import RidgeShare
+from colonnade.methods.graph.tls import TlsShare
 from colonnade.problem import ElasticNet, Lasso, Penalty, Ridge
 from colonnade.problem.quadratic import minimise
 from papers.figure import Case, Row
@@ -151,9 +154,13 @@ def scaled(penalty: Any, rows: int) -> Penalty:
     return Ridge(penalty.a / (2 * rows)) if isinstance(penalty, Ridge) else Lasso(penalty.a / (2 * rows))
 
 
+SHARE_TYPES = [one.__name__ for one in (DualShare, RidgeShare, TlsShare)]
+
+
 def sent(fit: co.Fit, agents: int, rounds: int) -> tuple[float, float]:
     """Numbers and bytes of an agent's estimates in a round; what the certificate at the end takes is left out."""
-    shares = fit.communication.by("type").filter(type="Share")
+    by_type = fit.communication.by("type")
+    shares = by_type.filter(by_type["type"].is_in(SHARE_TYPES))
     numbers, size = (float(shares[name].sum()) / (agents * rounds) for name in ("numbers", "bytes"))
     return numbers, size
 

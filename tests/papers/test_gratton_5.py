@@ -73,6 +73,14 @@ def test_ours_are_given_the_same_problem_as_the_published_methods(problem):
     assert rows[-1]["error"] < (1e-6 if problem == "elastic net" else 1e-2)
 
 
+@pytest.mark.parametrize("graph", ["line", "ring"])
+def test_what_an_agent_sends_is_counted(graph):
+    """On every edge in either direction, a number for each of the 60 rows and a few of the rule of rho."""
+    (row,) = rounds_against_connectivity.run(graph, 4, 0)
+    assert row["numbers"] >= 60 * 2 * {"line": 3, "ring": 4}[graph] / 4
+    assert row["bytes"] >= 8 * row["numbers"]
+
+
 # ---------------------------------------------------------------- watching changes nothing
 
 
