@@ -303,8 +303,8 @@ def test_an_interrupted_run_goes_on_and_nothing_is_drawn_twice(tmp_path):
 @pytest.mark.parametrize(
     ("make", "advice"),
     [
-        (lambda: PrivateBlockFrankWolfe(rounds=0), "whole number from 1"),
-        (lambda: PrivateBlockFrankWolfe(sketch_rows=2.5), "whole number from 1"),
+        (lambda: PrivateBlockFrankWolfe(rounds=0), "positive integer"),
+        (lambda: PrivateBlockFrankWolfe(sketch_rows=2.5), "positive integer"),
         (lambda: PrivateBlockFrankWolfe(label_share=1.0), "between 0 and 1"),
         (lambda: PrivateBlockFrankWolfe(labels=[1.0]), "PublicLabels"),
         (lambda: PublicLabels([[1.0]]), "one finite number"),

@@ -433,12 +433,15 @@ def test_a_table_with_more_rows_than_it_may_bring_stays_at_home(tmp_path):  # no
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda c: replace(c, align="magic"), "align must be one of 'digests', 'psi'"),
+        (lambda c: replace(c, align="magic"), "align must be 'digests' or 'psi'; got 'magic'"),
         (lambda c: replace(c, align="digests"), 'most = ..., which is for align = "psi"'),
         (lambda c: replace(c, members={n: replace(m, most=None) for n, m in c.members.items()}), "needs most = ..."),
         (lambda c: replace(c, members={"bank": c.members["bank"]}), "two or more parties"),
         (lambda c: replace(c, on=None, rows=10), "encodes a table with a key, and there is no on = "),
-        (lambda c: replace(c.members["bank"], most=0), "at least 1 and at most 100,000,000; got 0"),
+        (
+            lambda c: replace(c.members["bank"], most=0),
+            "most must be a number of keys, at least 1 and at most 100,000,000, as in most = 25000; got 0",
+        ),
         (lambda c: replace(c.members["bank"], most=True), "got True"),
         (lambda c: replace(c.members["bank"], most=10**8 + 1), "got 100000001"),
     ],

@@ -165,9 +165,11 @@ def test_an_order_with_two_fallbacks_without_the_same_parties_is_none(tmp_path):
     """Else a writer reads a party's columns one by one: a fallback for each, with one coefficient of 1."""
     made = Consortium.made(tmp_path).with_fallback("shop")
     (one,) = made.order.fallbacks
-    for more in (one, replace(one, intercept=1.0), Fallback((), 0.0, dict.fromkeys(made.file.members, (1.0, 0.0)))):
+    for more in (one, replace(one, intercept=1.0)):
         with pytest.raises(co.InvalidInput, match="no two are without the same"):
             replace(made.order, fallbacks=(one, more))
+    with pytest.raises(co.InvalidInput, match="without must be a list of parties"):
+        Fallback((), 0.0, dict.fromkeys(made.file.members, (1.0, 0.0)))
     made.close()
 
 

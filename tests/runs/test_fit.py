@@ -305,7 +305,7 @@ BAD_CALLS = {
     "a negative radius": (lambda: co.Simplex(-1.0), "above 0"),
     "a radius that is no number": (lambda: co.L1Ball(math.nan), "above 0"),
     "no rounds": (lambda: co.DistributedFrankWolfe(rounds=0), "positive integer"),
-    "half a round": (lambda: co.DistributedFrankWolfe(rounds=1.5), "whole number"),
+    "half a round": (lambda: co.DistributedFrankWolfe(rounds=1.5), "positive integer"),
     "a negative tolerance": (lambda: co.DistributedFrankWolfe(tolerance=-1.0), "positive number"),
     "a tolerance that is no number": (lambda: co.DistributedFrankWolfe(tolerance=math.nan), "positive number"),
     "privacy for exact releases": (
