@@ -166,7 +166,7 @@ def test_an_order_with_two_fallbacks_without_the_same_parties_is_none(tmp_path):
     made = Consortium.made(tmp_path).with_fallback("shop")
     (one,) = made.order.fallbacks
     for more in (one, replace(one, intercept=1.0)):
-        with pytest.raises(co.InvalidInput, match="no two are without the same"):
+        with pytest.raises(co.InvalidInput, match="two fallbacks are without the same parties"):
             replace(made.order, fallbacks=(one, more))
     with pytest.raises(co.InvalidInput, match="without must be a list of parties"):
         Fallback((), 0.0, dict.fromkeys(made.file.members, (1.0, 0.0)))
