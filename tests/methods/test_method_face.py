@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 import colonnade as co
 from colonnade.methods import load_all
+from colonnade.methods.gatekeeper import check_call
 from colonnade.methods.method import GraphMethod, Method, MethodBase
 from colonnade.methods.node_setup import from_plain, known_methods, protocol_of, to_plain
 from colonnade.runs.config import accepted
 from colonnade.runtime.program import BY_TYPE
-from tests.helpers.contract import EVERY_METHOD
+from tests.helpers.contract import EVERY_METHOD, federation
 
 PUBLIC = {name: getattr(co, name) for name in co.__all__ if hasattr(getattr(co, name), "price")}
 SOURCE = Path(co.__file__).parent
@@ -59,30 +60,36 @@ def test_nobody_looks_for_an_attribute_that_a_method_may_or_may_not_have():
 
 
 def spoken(kind: type[MethodBase]) -> str:
-    """A digest of all that its nodes may ask and answer: numbers, names and fields of messages."""
+    """A digest of all that its nodes may say: numbers, names and fields of messages, those that ask for no reply, too.
+
+    They are declared in the files of those that do, or in the method's own.
+    """
     both = {one for pair in kind.REPLIES.items() for one in pair if one is not None}
+    files = {kind.__module__, *(one.__module__ for one in both)}
     shapes = sorted(
-        (BY_TYPE[one].code, one.__name__, *((f.name, f.declared) for f in BY_TYPE[one].fields)) for one in both
+        (shape.code, one.__name__, *((f.name, f.declared) for f in shape.fields))
+        for one, shape in BY_TYPE.items()
+        if one.__module__ in files
     )
     return hashlib.sha256(repr(shapes).encode()).hexdigest()[:8]
 
 
 PROTOCOLS = {
     "BlockFrankWolfe": (1, "8f94ad46"),
-    "CentralFrankWolfe": (1, "50ef1ba1"),
+    "CentralFrankWolfe": (1, "dea2ee5c"),
     "DistributedFrankWolfe": (1, "ef605130"),
     "GraphADMM": (1, "530bbd7d"),
     "GraphFrankWolfe": (1, "097e3278"),
     "GraphGram": (1, "10ffb880"),
-    "GraphKernelFrankWolfe": (1, "097e3278"),
+    "GraphKernelFrankWolfe": (1, "9a095f60"),
     "GraphRidge": (1, "4e83d88d"),
     "GraphTLS": (1, "2f8cbe8f"),
     "GraphZerothOrder": (1, "3eb95d3f"),
-    "KernelFrankWolfe": (1, "464c3df7"),
-    "MaskedScores": (1, "f97fd19e"),
+    "KernelFrankWolfe": (1, "f641fcfa"),
+    "MaskedScores": (1, "6ed54beb"),
     "PrivateBlockFrankWolfe": (1, "ae2ce502"),
-    "PrivateGram": (1, "af8d9085"),
-    "PrivateSharingADMM": (1, "6b42b9cd"),
+    "PrivateGram": (1, "1073a100"),
+    "PrivateSharingADMM": (1, "36bbb764"),
     "SharingADMM": (1, "558ed609"),
 }
 
@@ -98,6 +105,41 @@ def test_whoever_changes_what_nodes_say_raises_the_protocol():
         if kind.__module__.startswith("colonnade.") and not kind.__abstractmethods__:
             found[kind.__name__] = (kind.PROTOCOL, spoken(kind))
     assert found == PROTOCOLS
+
+
+def with_a_derivation() -> list[type[MethodBase]]:
+    load_all()
+    found: list[type[MethodBase]] = []
+    kinds = [MethodBase]
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        if kind.__module__.startswith("colonnade.") and not kind.__abstractmethods__ and kind.DERIVATION is not None:
+            found.append(kind)
+    return found
+
+
+def test_what_a_statement_rests_on_is_said_by_every_method_with_a_derivation_itself():
+    """A derivation holds of some losses, and what leaves by a row's place rests on a keyed order: no default says so."""
+    kinds = with_a_derivation()
+    assert {co.PrivateGram, co.CentralFrankWolfe, co.PrivateBlockFrankWolfe, co.PrivateSharingADMM} <= set(kinds)
+    for kind in kinds:
+        assert object not in kind.LOSSES, kind
+        assert kind.depends_on_row_order is not MethodBase.depends_on_row_order, kind
+
+
+def test_a_loss_that_a_derivation_does_not_hold_for_is_refused():
+    seen = set()
+    for case in EVERY_METHOD.values():
+        kind = type(case.method)
+        if kind.DERIVATION is None or not isinstance(case.problem, co.Problem):
+            continue
+        fed = federation(case)
+        check_call(fed, case.problem, case.method, case.privacy)
+        with pytest.raises(co.InvalidInput):
+            check_call(fed, replace(case.problem, loss=co.Huber(1.0)), case.method, case.privacy)
+        seen.add(kind)
+    assert len(seen) >= 4
 
 
 def test_a_comment_keeps_nodes_together_and_a_protocol_keeps_them_apart(monkeypatch):

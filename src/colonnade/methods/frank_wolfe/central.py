@@ -124,6 +124,9 @@ class CentralFrankWolfe(Method):
         if not isinstance(job.problem.loss, self.LOSSES) or job.problem.intercept:
             raise InvalidInput(f"{self.TITLE} solves LeastSquares() and Logistic() without an intercept.")
 
+    def depends_on_row_order(self, job: Job) -> bool:  # noqa: ARG002  sums over all rows alone leave
+        return False
+
     def price(self, job: Job) -> Mapping[str, Plan]:
         rounds = self._rounds(job)
         event = Event(Mechanism.GUMBEL, job.rho / rounds, math.inf)  # the sensitivity is settled at release

@@ -323,6 +323,9 @@ class GraphGram(GramSettings, GraphMethod):
     def depth(self, job: Job) -> int:
         return self._on_a_star.depth(job)
 
+    def depends_on_row_order(self, job: Job) -> bool:
+        return form_of(job, self).plan.depends_on_row_order
+
     def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike
         return True
 
