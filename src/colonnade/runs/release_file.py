@@ -174,9 +174,7 @@ def read_release(path: Path) -> Release:
     except DAMAGED as error:
         why = f": {error}" if isinstance(error, InvalidInput) else ""
         raise InvalidInput(f"{path} holds no whole release{why}. {AGAIN}") from error
-    raise InvalidInput(
-        f"{path} is a saved fit without a release: fits of co.PrivateGram have one, since version 3 of the file."
-    )
+    raise InvalidInput(f"{path} is a saved fit without a release: fits of co.PrivateGram alone have one.")
 
 
 def to_plain(release: Release) -> dict[str, Any]:
