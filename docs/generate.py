@@ -338,7 +338,7 @@ def limits() -> str:
         ),
         ("", "requests being answered; of one address", f"{page_server.CONNECTIONS}; {page_server.A_SOURCE}", over),
         ("", "a request arrives within, and its answer is read within", f"{page_server.ARRIVAL:g} s", "hung up"),
-        ("", "a request without its body", f"{page_server.HEAD >> 10} KiB", "400"),
+        ("", "a request without its body", f"{page_app.HEAD >> 10} KiB", "400, or 431"),
         ("", "the body of a request", f"{page_app.LARGEST >> 20} MiB", "413"),
         ("", "rows of a request for scores", f"{score_service.ROWS:,}", "400"),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import struct
 import threading
 import time
 import urllib.error
@@ -264,6 +265,46 @@ def test_a_request_above_those_that_are_being_answered_is_told_503_and_health_is
         go_on.set()
         assert all(answer_on(one).endswith(b"ok") for one in waiting)
         assert post(made.port, "/slow", b"again") == (200, b"again")  # their places are free
+
+
+def test_who_hangs_up_leaves_no_room_for_another_before_its_route_has_ended() -> None:
+    """Else a client that asks and is gone, over and over, would have a thread for each question."""
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def slow_route(asked: Asked) -> Answered:
+        begun.release()
+        go_on.wait(60)
+        return Answered(200, asked.body)
+
+    made = StatusPage()
+    made.post("/slow", slow_route)
+    with mock.patch.object(page_server, "A_SOURCE", 3), made:
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", made.port), timeout=20) as line:
+                line.sendall(b"POST /slow HTTP/1.0\r\nContent-Length: 2\r\n\r\nok")
+                assert begun.acquire(timeout=20)
+                line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, not a close
+        assert made._server is not None
+        book = made._server.book
+        until = time.monotonic() + 20
+        while not all(one._is_over for one in book.answering) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert [one._is_over for one in book.answering] == [True] * 3
+        assert get(made.port, "/metrics")[0] == 503
+        go_on.set()
+        while book.answering and time.monotonic() < until:
+            time.sleep(0.01)
+        assert post(made.port, "/slow", b"again") == (200, b"again")
+
+
+def test_a_head_that_comes_at_once_is_no_longer_than_one_in_parts(shown: StatusPage) -> None:
+    def status(spare: int) -> bytes:
+        with socket.create_connection(("127.0.0.1", shown.port), timeout=20) as line:
+            line.sendall(b"GET /health HTTP/1.0\r\nX: " + b"x" * spare + b"\r\n\r\n")
+            return answer_on(line).split()[1]
+
+    at_most = page_app.HEAD - len(b"/health") - len(b"x")
+    assert (status(at_most), status(at_most + 1), status(100_000)) == (b"200", b"431", b"431")
 
 
 def test_who_has_said_all_and_closed_that_side_hears_the_answer() -> None:

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 LARGEST = 1 << 20  # bytes of a body
+HEAD = 1 << 14  # of a request without its body
 BUSY = "too many requests at once; try again in a moment\n"
 
 Refuse = Callable[[Request], Response | None]
@@ -33,9 +34,11 @@ def make_app(
     *,
     always: Collection[str] = (),
     handlers: Mapping[Any, Any] | None = None,
+    secret: bool = False,
 ) -> Starlette:
-    """An app that answers these routes; `handlers` answer by status where no route does."""
-    door = Middleware(_Door, refuse=refuse, always=always)
+    """An app that answers these routes; `handlers` answer by status where no route does. `secret` addresses stay out of
+    the log."""
+    door = Middleware(_Door, refuse=refuse, always=always, secret=secret)
     app = Starlette(routes=routes, middleware=[door], exception_handlers=handlers)
     app.router.redirect_slashes = False  # an address is as it was told, or there is nothing
     return app
@@ -44,15 +47,16 @@ def make_app(
 class _Door:
     """What every request passes on its way to a route."""
 
-    def __init__(self, app: ASGIApp, refuse: Refuse, always: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, refuse: Refuse, always: Collection[str], secret: bool) -> None:
         self.app = app
+        self.secret = secret
         self.refuse = refuse
         self.always = always
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         visitor = scope["state"]["visitor"]  # the connection, as page_server.py has it
-        answer: ASGIApp | None = self.refuse(request) or _wrong_length(request)
+        answer: ASGIApp | None = _long_head(scope) or self.refuse(request) or _wrong_length(request)
         if answer is None:
             body = await _body_of(request, receive)
             if body is None:
@@ -63,19 +67,27 @@ class _Door:
             return  # it was told 503 on its way here
         if answer is None:
             answer = self.app if scope["path"] in self.always or visitor.admit() else _busy
-        await _safely(answer, scope, receive, send)
-        visitor.answered()
+        try:
+            await self._safely(answer, scope, receive, send)
+        finally:
+            visitor.answered()
 
-
-async def _safely(answer: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    try:
-        await answer(scope, receive, send)
-    except Exception as error:  # a store that is locked just now, say
-        log.warning("not answered", extra={"path": scope["path"], "error": type(error).__name__})
-        await PlainTextResponse("this failed; the log says why\n", 500)(scope, receive, send)
+    async def _safely(self, answer: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await answer(scope, receive, send)
+        except Exception as error:  # a store that is locked just now, say
+            where = {} if self.secret else {"path": scope["path"]}
+            log.warning("not answered", extra={**where, "error": type(error).__name__})
+            await PlainTextResponse("this failed; the log says why\n", 500)(scope, receive, send)
 
 
 _busy = PlainTextResponse(BUSY, 503)
+
+
+def _long_head(scope: Scope) -> Response | None:
+    """The answer to a head that came at once, and is longer than one may be that comes in parts."""
+    said = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) for n, v in scope["headers"])
+    return PlainTextResponse(f"a request has at most {HEAD:,} bytes before its body\n", 431) if said > HEAD else None
 
 
 def _wrong_length(request: Request) -> Response | None:

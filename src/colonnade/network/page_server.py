@@ -29,15 +29,13 @@ from anyio.to_thread import current_default_thread_limiter
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from colonnade.network.page_app import BUSY
+from colonnade.network.page_app import BUSY, HEAD
 
 ARRIVAL = 10.0  # seconds for a request to arrive, and for its answer to be read
 CONNECTIONS = 64
 A_SOURCE = 16
-HEAD = 1 << 14  # bytes of a request without its body
-
 _KNOCKING = 512  # a crowd may knock at once; nobody waits for a second knock
-_PARTING = 1  # seconds for the last words of TLS, and for answers that are under way when the server stops
+_PARTING = 1  # seconds for answers that are under way when the server stops
 _BUSY = (
     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n"
     f"Content-Length: {len(BUSY)}\r\nConnection: close\r\n\r\n{BUSY}"
@@ -50,7 +48,8 @@ class Book:
     def __init__(self, refused: Counter[str]) -> None:
         self.refused = refused
         self.arriving: dict[Visitor, float] = {}  # since when
-        self.answering: set[Visitor] = set()  # those with a place, until they have gone
+        # Those with a place, until they have gone and their route has ended: who hangs up leaves it at work.
+        self.answering: set[Visitor] = set()
         self.reading: dict[Visitor, float] = {}  # since when the answer is all theirs
 
     def enter(self, visitor: Visitor) -> None:
@@ -85,8 +84,9 @@ class Book:
 
     def leave(self, visitor: Visitor) -> None:
         self.arriving.pop(visitor, None)
-        self.answering.discard(visitor)
         self.reading.pop(visitor, None)
+        if not visitor.at_work:
+            self.answering.discard(visitor)
 
     def late(self) -> list[Visitor]:
         """One byte now and then keeps no connection: the whole request has its time, and so has its answer."""
@@ -104,6 +104,7 @@ class Visitor(H11Protocol):
         self.opening: asyncio.Task[None] | None = None
         self._book = server.book
         self._secured = server.tls is not None
+        self.at_work = False  # a route makes its answer
         self._is_open = False
         self._is_over = False
         self._turned_away = False
@@ -139,11 +140,15 @@ class Visitor(H11Protocol):
         return self._book.arrived(self)
 
     def admit(self) -> bool:
-        return self._book.admit(self)
+        self.at_work = self._book.admit(self)
+        return self.at_work
 
     def answered(self) -> None:
-        """The answer is all theirs, to be read."""
-        if not self._is_over:
+        """The answer is all theirs, to be read; or the place is free, where they have gone."""
+        self.at_work = False
+        if self._is_over:
+            self._book.leave(self)
+        else:
             self._book.reading[self] = time.monotonic()
 
     def certificate(self) -> bytes | None:
@@ -231,7 +236,7 @@ class _Server(uvicorn.Server):
                 connection,
                 ssl=self.tls,
                 ssl_handshake_timeout=ARRIVAL if secured else None,
-                ssl_shutdown_timeout=_PARTING if secured else None,
+                ssl_shutdown_timeout=ARRIVAL if secured else None,  # what is not yet read waits behind the last words
             )
         except OSError:  # it hung up, was too slow, or speaks no TLS: no event of ours
             self.book.refused["connection"] += 1
@@ -281,6 +286,9 @@ class PageServer:
         self._thread.start()
         while not self._server.started and self._thread.is_alive():
             time.sleep(0.001)
+        if not self._server.started:
+            self.close()
+            raise OSError(f"the page could not be served at {self.host}:{self.port}")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -165,10 +165,10 @@ class StatusPage:
         from colonnade.network.page_app import make_app
 
         def get(request: Request) -> Response:
-            return _response(self.answer(request.url.path))
+            return _response(self.answer(request.scope["path"]))
 
         def post(request: Request) -> Response:
-            return _response(self.routes[request.url.path](Asked(_peer(request), request.state.body)))
+            return _response(self.routes[request.scope["path"]](Asked(_peer(request), request.state.body)))
 
         async def alive(request: Request) -> Response:  # by the loop itself, which waits for no thread
             return get(request)

@@ -87,7 +87,7 @@ class Server:
         def only_reading(request: Request) -> Response | None:
             return None if request.method in ("GET", "HEAD") else _response(_refused(HTTPStatus.NOT_IMPLEMENTED))
 
-        return make_app([Route("/{rest:path}", get)], only_reading)
+        return make_app([Route("/{rest:path}", get)], only_reading, secret=True)
 
     # -------------------------------------------------------------------------------- answers
 
