@@ -317,6 +317,13 @@ def test_a_call_is_as_deep_wide_and_long_as_any_value_of_colonnade_and_no_more()
         check_call('{"a": 1}'.ljust(SIZES.call + 1), SIZES)
 
 
+def test_a_call_of_lists_in_lists_without_end_is_refused_as_any_other() -> None:
+    """A list of lists is counted level by level, and so deep a one is no fault of the party."""
+    for deep in (100, 480, 900, 5000):
+        with pytest.raises(InvalidInput):
+            check_call('{"groups": ' + "[" * deep + '"' + "x" * 300 + '"' + "]" * deep + "}", SIZES)
+
+
 def test_a_call_has_room_for_numbers_of_its_columns_and_pairs_of_parties() -> None:
     assert Sizes(3, 5, 20).call == 2**21 + 64 * (5 + 9)
 

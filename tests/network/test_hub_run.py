@@ -93,12 +93,39 @@ def test_a_turn_says_yes_or_no_and_has_letters_where_more_are_to_come(head):
 
 
 def test_every_entry_of_every_note_is_a_number_or_a_short_word():
-    good = {"round": 1, "gap": 0.5, "what": "x" * 100, "none": None, "n" * 100: True}
+    good = {"round": 1, "party": "a", "gap": 0.5, "what": "x" * 100, "none": None, "n" * 100: True}
     assert turn(notes=[good, good]).notes == (good, good)
-    for bad in ({"a": []}, {"what": "x" * 101}, {"n" * 101: ""}):
+    many = {f"n{k}": k for k in range(64)}
+    for bad in ({"a": []}, {"what": "x" * 101}, {"n" * 101: ""}, many):
         for notes in ([bad], [good, bad], [{**good, **bad}]):
             with pytest.raises(WireError, match="is not one"):
                 turn(notes=notes)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"party": "b"},  # in another's name
+        {"party": COORDINATOR},
+        {"round": -1},
+        {"round": 1.0},
+        {"round": True},
+        {"round": "1"},
+        {"gap": "0.5"},
+        {"gap": True},
+        {"objective": "low"},
+    ],
+    ids=str,
+)
+def test_a_note_is_its_senders_and_figures_of_a_run_are_numbers(bad):
+    """The fit is made of them: what else stood there would end the hub's call once all is spent."""
+    good = {"round": 1, "party": "a", "gap": None, "objective": 2}
+    assert turn(notes=[good]).notes == (good,)
+    with pytest.raises(WireError, match="is not one"):
+        turn(notes=[{**good, **bad}])
+    if bad.keys() & {"party", "round"}:
+        with pytest.raises(WireError, match="is not one"):
+            turn(notes=[{name: value for name, value in good.items() if name not in bad}])
 
 
 def test_a_count_is_a_whole_number_that_a_float_still_has():

@@ -23,6 +23,7 @@ from colonnade.runtime.program import BY_CODE, BY_TYPE, Failed, message
 from colonnade.runtime.wire import (
     LARGEST,
     LAST_ROUND,
+    LAST_SEQUENCE,
     LONGEST_NAME,
     VERSION,
     Frame,
@@ -578,7 +579,7 @@ def framed(sent: Letter, **changes) -> bytes:
     return msgspec.msgpack.encode(msgspec.structs.replace(sent.frame(RUN), **changes))
 
 
-@given(st.integers(0, 2**64 - 1), st.integers(0, LAST_ROUND), st.binary(max_size=50))
+@given(st.integers(0, LAST_SEQUENCE), st.integers(0, LAST_ROUND), st.binary(max_size=50))
 def test_a_frame_comes_back(sequence, number, body):
     sent = letter(sequence, number, body)
     assert read(framed(sent)) == sent
@@ -615,7 +616,7 @@ TOO_MUCH = {
     "sender": "x" * (LONGEST_NAME + 1),
     "receiver": "x" * (LONGEST_NAME + 1),
     "inside": "x" * (LONGEST_NAME + 1),
-    "sequence": -1,
+    "sequence": LAST_SEQUENCE + 1,
     "round": LAST_ROUND + 1,
     "run": bytes(15),
     "check": bytes(17),
@@ -630,6 +631,8 @@ def test_a_frame_keeps_its_bounds(field):
     FRAMES.decode(framed(letter(3, LAST_ROUND, b"content"), **names))
     with pytest.raises(msgspec.ValidationError):
         FRAMES.decode(framed(letter(3, 1, b"content"), **{field: TOO_MUCH[field]}))
+    with pytest.raises(msgspec.ValidationError):
+        FRAMES.decode(framed(letter(3, 1, b"content"), sequence=-1))
 
 
 @given(st.data())

@@ -132,10 +132,11 @@ def check_call(text: str, sizes: Sizes) -> None:
     if len(text) > sizes.call:
         raise InvalidInput(f"a job of {len(text):,} bytes is over the {sizes.call:,} that this federation may propose.")
     try:
-        raw = json.loads(text)
+        _check_value(json.loads(text), sizes, "call", _DEPTH)
+    except InvalidInput:
+        raise
     except (ValueError, RecursionError) as error:
         raise InvalidInput("the coordinator proposes no job that this version of colonnade knows.") from error
-    _check_value(raw, sizes, "call", _DEPTH)
 
 
 def _check_value(raw: Any, sizes: Sizes, where: str, depth: int) -> None:

@@ -352,7 +352,8 @@ class RemoteParty:
             raise ValueError("whoever has more to send sends something")
         wait = tuple(peer for peer in found.wait if peer in self.run.names)
         failed = refusal(self.name, Question.TURN, found.failure) if found.failure else None
-        return Turn(sent, found.finished, wait, found.notes, found.told, failed, found.more)
+        notes = tuple(_checked_note(note, self.name) for note in found.notes)
+        return Turn(sent, found.finished, wait, notes, found.told, failed, found.more)
 
     def letters(self, found: Sent) -> list[Letter]:
         """What a party sends: in its own name, to somebody here, and nothing twice."""
@@ -450,6 +451,16 @@ def _check_willing(answers: Mapping[NodeId, Promise[Said]]) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ answers
+
+
+def _checked_note(note: Mapping[str, Any], party: NodeId) -> Mapping[str, Any]:
+    """A row of the history: in the party's own name, of a round, and numbers where figures are due."""
+    counted = type(note.get("round")) is int and note["round"] >= 0
+    if note.get("party") != party or not counted:
+        raise ValueError("a note is its sender's, and of a round")
+    if any(type(note.get(figure, 0.0)) not in (int, float, type(None)) for figure in ("gap", "objective")):
+        raise ValueError("a figure of a note is a number")
+    return note
 
 
 def read_standing(found: Stood, parties: Iterable[NodeId]) -> Standing:

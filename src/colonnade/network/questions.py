@@ -68,7 +68,7 @@ Over = Annotated[
 ]
 Frames = Annotated[tuple[Frame, ...], Meta(max_length=MOST, description=f"at most {MOST:,} frames")]
 Blobs = Annotated[tuple[bytes, ...], Meta(max_length=_BLOBS, description=f"at most {_BLOBS:,} texts of bytes")]
-Note = dict[Short, bool | int | float | Short | None]
+Note = Annotated[dict[Short, bool | int | float | Short | None], Meta(max_length=64, description="at most 64 figures")]
 
 # ------------------------------------------------------------------------------------------------ what is asked
 

@@ -67,7 +67,7 @@ class Answered(Generic[T]):
 
     def __init__(self, compute: Callable[[], T]) -> None:
         self._answer: Computed[T] = Computed(self, lambda _: compute())
-        with contextlib.suppress(BaseException):
+        with contextlib.suppress(Exception):  # Ctrl-C ends the asking at once
             self._answer.result()
 
     def result(self) -> T:

@@ -37,6 +37,7 @@ SEALING = 1 << 10  # at most what sealing adds to a message: a key, two tags, an
 _HEADER = struct.Struct("<BH")
 HEADER_SIZE = _HEADER.size
 _CHECK = 16  # bytes of a SHA-256, for which today's processors have instructions
+LAST_SEQUENCE = 1 << 53  # of an edge: no run gets there, and a record of it fits a column
 LAST_ROUND = 1 << 32  # no run gets there; a receiver counts on from the number that a letter carries
 LONGEST_NAME = 200
 
@@ -170,7 +171,7 @@ class Frame(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     sender: Address
     receiver: Address
     inside: Address
-    sequence: Annotated[int, Meta(ge=0)]
+    sequence: Annotated[int, Meta(ge=0, le=LAST_SEQUENCE)]
     round: Annotated[int, Meta(ge=0, le=LAST_ROUND)]
     check: Check  # what stands for the body
     body: bytes
