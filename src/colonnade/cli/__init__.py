@@ -212,7 +212,7 @@ def main() -> None:
 
 def _press_again(ignored: sys.UnraisableHookArgs) -> None:
     """Ctrl-C that comes while Python calls back, as it does at every import, is ignored: it is sent once more."""
-    if issubclass(ignored.exc_type, KeyboardInterrupt):
+    if issubclass(ignored.exc_type, KeyboardInterrupt) and not sys.is_finalizing():
         main_thread = threading.main_thread().ident
         # At once, it would come in here and be ignored too.
         again = threading.Timer(0.01, signal.pthread_kill, (main_thread, signal.SIGINT))
