@@ -27,8 +27,12 @@ from colonnade.fields import (
     inside,
     must,
     read,
+    shown,
     wanted,
+    without_password,
 )
+from colonnade.network.party_file import PartyFile
+from colonnade.privacy.events import Policy
 
 
 class Inner(Table):
@@ -183,3 +187,43 @@ def test_lists_in_lists_without_end_are_told_and_do_not_fill_the_line():
     with pytest.raises(Wrong) as caught:
         read(json.loads('{"inner": {"source": "' + "x" * 99_999 + '", "port": "' + "y" * 99_999 + '"}}'), Outer)
     assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("postgresql://u:hush@h/db", "postgresql://u@h/db"),
+        ('source = "postgresql://u:hush@h:1/db?sslmode=require"', 'source = "postgresql://u@h:1/db?sslmode=require"'),
+        ("postgresql://h/db?user=u&password=hush&x=1", "postgresql://h/db?user=u&password=&x=1"),
+        ("a ratio of 3:4 at 10:30, key@host", "a ratio of 3:4 at 10:30, key@host"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(text, says):
+    assert without_password(text) == says
+    assert "hush" not in shown(text) + shown([text, 1])
+
+
+def test_a_number_that_python_does_not_write_out_is_told_in_words():
+    assert shown(int("f" * 5000, 16)) == "a number of thousands of digits"
+    with pytest.raises(Wrong, match="version is a number of thousands of digits"):
+        check_version({"version": int("f" * 5000, 16)}, 1)
+    for huge in (10**400, int("f" * 5000, 16)):
+        with pytest.raises(InvalidInput, match="a budget needs a finite epsilon"):
+            Policy(epsilon=huge, delta=1e-6)
+        with pytest.raises(InvalidInput, match="a budget needs 0 < delta"):
+            Policy(epsilon=1.0, delta=huge)
+
+
+def test_no_error_of_a_partys_file_shows_the_password_of_its_database(tmp_path):
+    secret = "postgresql://u:hush@localhost:1/db"
+    lines = (
+        f'[data]\nsorce = "{secret}"',
+        f'data = {{ source = "{secret}", labls = "x" }}',
+        f'[data]\nsource = ["{secret}"]',
+        f'data = "{secret}"',
+    )
+    for line in lines:
+        (path := tmp_path / "party.toml").write_text(f'federation = "federation.toml"\nname = "lab"\n{line}\n')
+        with pytest.raises(InvalidInput) as refused:
+            PartyFile.load(path)
+        assert "hush" not in str(refused.value)

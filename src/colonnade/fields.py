@@ -37,6 +37,8 @@ LARGEST_WHOLE = 2**53  # every reader of JSON has it exactly
 LARGEST = sys.float_info.max
 _PLAIN = {str: "a text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
 _PLAIN |= {tuple: "a list", dict: "a table", bytes: "a text in base64"}
+_LOGIN = re.compile(r"(://[^/@\s:\"']*):[^@\s\"']*@")  # user:password@
+_OPTION = re.compile(r"((?:password|passfile|sslpassword)=)[^&\s\"']*")
 _SHOWN = Repr()
 _SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
 
@@ -111,12 +113,12 @@ def check_version(raw: Mapping[str, Any], version: int) -> None:
     """Refuse a file of a later version, before its fields: they are what differs."""
     if type(found := raw.get("version")) is not int or not 1 <= found <= version:
         reads = f"this Colonnade reads version = {version}. Write that, or install a newer one."
-        raise Wrong("version", f"is {_SHOWN.repr(found)}; {reads}")
+        raise Wrong("version", f"is {shown(found)}; {reads}")
 
 
 def within(place: str, name: str) -> str:
     """The place of a field of a table."""
-    plain = name if re.fullmatch(r"[\w-]+", name) else json.dumps(name[:60])
+    plain = name if re.fullmatch(r"[\w-]{1,60}", name) else json.dumps(name[:60])
     return f"{place}.{plain}" if place else plain
 
 
@@ -219,7 +221,22 @@ def _found(raw: Any) -> str:
     if isinstance(raw, dict):
         return f"a table of {len(raw):,}"
     plain = not isinstance(raw, list | tuple) or all(isinstance(one, str | bool | int) for one in raw)
-    return _SHOWN.repr(raw) if plain else f"a list of {len(raw):,}"
+    return shown(raw) if plain else f"a list of {len(raw):,}"
+
+
+def shown(raw: Any) -> str:
+    """A value in an error: short, and without a password."""
+    if isinstance(raw, list | tuple):
+        raw = [without_password(one) if isinstance(one, str) else one for one in raw]
+    try:
+        return _SHOWN.repr(without_password(raw) if isinstance(raw, str) else raw)
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        return "a number of thousands of digits"
+
+
+def without_password(text: str) -> str:
+    """Addresses of databases in it as they may be shown."""
+    return _OPTION.sub(r"\1", _LOGIN.sub(r"\1@", text))
 
 
 def _example(kind: Any, place: str) -> str:

@@ -69,7 +69,8 @@ _POLICY = tuple(one.name for one in fields(Policy))
 
 Pair = Annotated[tuple[str, str], must("[party, column]", ["hospital", "readmitted"])]
 _Count = Annotated[int, must(f"a whole number, {_MOST:,} at most", 1000, ge=0, le=_MOST)]
-_Unit = Annotated[tuple[str, int], must("[column, rows]", ["patient", 5])]
+_OfPerson = Annotated[int, must("a number of rows", 5, le=_MOST)]
+_Unit = Annotated[tuple[str, _OfPerson], must("[column, rows]", ["patient", 5])]
 _Keys = Annotated[int, must(f"a number of keys, at least 1 and at most {_MOST:,}", 25_000, ge=1, le=_MOST)]
 _Key = Annotated[str, must(f"'{_KEY_KIND}' {_HEXADECIMAL}", pattern=rf"^{_KEY_KIND}[0-9a-f]{{64}}\Z")]
 _Pin = Annotated[str, must(f"'{_PIN_KIND}' {_HEXADECIMAL}", pattern=rf"^{_PIN_KIND}[0-9a-f]{{64}}\Z")]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import InvalidInput
-from colonnade.fields import Wrong
+from colonnade.fields import Wrong, without_password
 
 LARGEST = 1 << 26  # bytes of a text that people write
 LARGEST_KEY = 1 << 20  # of keys, certificates and lists of them
@@ -110,7 +110,7 @@ def at_line(path: str | Path, text: str, place: str, what: str, mark: str = "") 
         pattern = re.compile(rf'^\s*\[+\s*(?:[\w."-]+\.)?"?{quoted}"?\s*\]|(?:^|[\s{{,.])"?{quoted}"?\s*=')
         number = next((at for at in range(number, len(lines)) if pattern.search(lines[at])), number)
     shown = lines[number].strip() if lines else ""
-    return InvalidInput(f"{path}, line {number + 1} ({shown[:60]}): {place}{mark} {what}")
+    return InvalidInput(f"{path}, line {number + 1} ({without_password(shown)[:60]}): {place}{mark} {what}")
 
 
 def from_table(text: str, place: str, table: int) -> str:

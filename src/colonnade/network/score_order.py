@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -39,6 +40,7 @@ from colonnade.runtime.run_store import RunStore
 METHOD = "scores on request"  # in the terms of its run
 LOOPBACK = "loopback"  # the asker that programs on the label holder's own machine are
 MOST_A_DAY = 10**9
+_HEX = re.compile(r"(?:[0-9a-f]{2})+")
 _FORMAT = "colonnade standing order"
 _Figures = Annotated[tuple[Finite, ...], must("a list of finite numbers")]
 _EVER = 2**53  # answers of an order: its quota says how many a day
@@ -91,6 +93,8 @@ class Order:
         links = [self.link, *(one.link for one in self.fallbacks)]
         if len({len(one) for one in links}) > 1 or len(self.link) not in (0, len(Link._fields)):
             raise InvalidInput(f"a link has {len(Link._fields)} figures, and all models of an order have one, or none")
+        if not all(_HEX.fullmatch(text) for pair in self.approvals.values() for text in pair):
+            raise InvalidInput("an approval is a public key and a signature, both in hexadecimal digits")
         if len(self.classes) not in (0, 2) or (self.link and not self.classes):
             raise InvalidInput("there are two classes where there are probabilities, or none")
 

@@ -18,7 +18,8 @@ from operator import attrgetter
 from typing import Annotated
 
 from colonnade.errors import InvalidInput, LedgerDamaged, PolicyRefused
-from colonnade.fields import Flag, check, must
+from colonnade.fields import LARGEST, Flag, check, must
+from colonnade.fields import shown as shown_value
 
 
 class Mechanism(StrEnum):
@@ -203,11 +204,11 @@ class Policy:
             raise InvalidInput("a budget needs both epsilon and delta; give both, or neither for no budget")
         for name in ("epsilon", "delta"):
             if not isinstance(figure := getattr(self, name), Real | None) or isinstance(figure, bool):
-                raise InvalidInput(f"a budget needs a number as {name}, got {figure!r}")
-        if self.epsilon is not None and not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise InvalidInput(f"a budget needs a finite epsilon > 0, got {self.epsilon}")
+                raise InvalidInput(f"a budget needs a number as {name}, got {shown_value(figure)}")
+        if self.epsilon is not None and not 0 < self.epsilon <= LARGEST:
+            raise InvalidInput(f"a budget needs a finite epsilon > 0, got {shown_value(self.epsilon)}")
         if self.delta is not None and not 0 < self.delta < 1:
-            raise InvalidInput(f"a budget needs 0 < delta < 1, got {self.delta}; 1e-6 is a common choice")
+            raise InvalidInput(f"a budget needs 0 < delta < 1, got {shown_value(self.delta)}; 1e-6 is a common choice")
         if self.exact and self.epsilon is not None:
             raise InvalidInput("a party that lets exact values leave has no budget to keep: drop exact=True or epsilon")
 

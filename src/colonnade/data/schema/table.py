@@ -1,6 +1,6 @@
 """A party's schema: its columns in order, the bounds they prove, its rows as numbers, and the file it lives in.
 
-    version = 2                     # of this form; may be left out
+    version = 1                     # of this form; may be left out
     source = "declared"             # "data": proposed from rows; a private run refuses it. "public": read off the rows
                                     # and declared public by their owner all the same, which statements repeat
     row_norm = 2.0                  # optional
@@ -211,7 +211,7 @@ class Schema:
         return replace(self, columns=tuple(column.as_line() for column in self.columns))
 
     def bend(self, matrix: Any, depth: int) -> Any:
-        """Rows that this schema encoded, as `bent(depth)` would have encoded them.
+        """Rows that this schema encoded, as `with_curve_depth(depth)` would have encoded them.
 
         Parameters
         ----------
