@@ -20,6 +20,7 @@ import colonnade as co
 from colonnade.network.hub import Grpc
 from colonnade.network.hub_run import RemoteParty, RunLog
 from colonnade.network.questions import Question, Sent
+from colonnade.network.refusals import for_others
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runtime.run_store import RunStore
 from colonnade.runtime.wire import Letter, type_name
@@ -85,7 +86,8 @@ def finished(made: Organisations, hub: Grpc) -> co.Fit | None:
     if not over:
         return None
     hub.hello(made.file)
-    hub._ask_each({name: (Question.SETTLE, {"over": over}, ()) for name in made.names})
+    told = {run: for_others(ending).code for run, ending in over.items()}
+    hub._ask_each({name: (Question.SETTLE, {"over": told}, ()) for name in made.names})
     return co.load(made.folder / "hub" / "fits" / "run.json")
 
 
