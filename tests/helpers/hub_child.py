@@ -87,7 +87,7 @@ def finished(made: Organisations, hub: Grpc) -> co.Fit | None:
         return None
     hub.hello(made.file)
     told = {run: for_others(ending).code for run, ending in over.items()}
-    hub._ask_each({name: (Question.SETTLE, {"over": told}, ()) for name in made.names})
+    hub._ask_each({name: (Question.SETTLE, {"run": "run", "over": told}, ()) for name in made.names})
     return co.load(made.folder / "hub" / "fits" / "run.json")
 
 
