@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
+from colonnade.data.text_file import at_line
 from colonnade.errors import InvalidInput
 from colonnade.fields import (
     Count,
@@ -212,6 +213,11 @@ def test_a_number_that_python_does_not_write_out_is_told_in_words():
             Policy(epsilon=huge, delta=1e-6)
         with pytest.raises(InvalidInput, match="a budget needs 0 < delta"):
             Policy(epsilon=1.0, delta=huge)
+
+
+def test_the_line_of_a_file_that_an_error_quotes_shows_no_password():
+    error = at_line("study.toml", 'source = "postgresql://u:hush@localhost:1/db"', "source", "cannot be read")
+    assert 'study.toml, line 1 (source = "postgresql://u@localhost:1/db"): source cannot be read' in str(error)
 
 
 def test_no_error_of_a_partys_file_shows_the_password_of_its_database(tmp_path):

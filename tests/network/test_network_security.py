@@ -23,6 +23,7 @@ from colonnade.errors import ColonnadeError, WireError  # noqa: E402
 from colonnade.network import certs  # noqa: E402
 from colonnade.network.hub import read_answer  # noqa: E402
 from colonnade.network.hub_run import HubRun, RemoteParty, check_promise, read_outcome, read_standing  # noqa: E402
+from colonnade.network.party_service import UNDECIDED  # noqa: E402
 from colonnade.network.questions import Question, read_as, unpack  # noqa: E402
 from colonnade.network.transport.envelope import METHOD, EnvelopeKind, PartyHello, Welcome, greeting, parse  # noqa: E402
 from colonnade.runtime.host import Lost  # noqa: E402
@@ -190,7 +191,7 @@ def fuzz_service(folder: Path, case, count: int, seed: int) -> None:
             if found.head["code"]:
                 assert found.head.keys() == {"code"}
                 assert found.blobs == ()
-        assert told <= {0, 1, 2, 3, 4, 16, 17, 18}
+        assert told <= {0, 1, 2, 3, 4, 16, 17, 18, UNDECIDED}  # the last: of so many proposals at once some are put off
         assert {0, 3, 17} < told  # some were answered, some are no parcels, some are about a run that is over
         assert kinds(service) == before
         assert service.ledger.entries() == spent
