@@ -122,6 +122,27 @@ def test_a_length_is_written_in_at_most_fifteen_plain_digits(shown: StatusPage, 
     assert raw_post(shown.port, length).split()[1] == b"%d" % status
 
 
+def test_requests_that_are_refused_for_their_form_are_counted_by_reason() -> None:
+    made = StatusPage()
+    made.post("/echo", lambda asked: Answered(200, asked.body))
+    with made:
+        assert [raw_post(made.port, size).split()[1] for size in (b"9" * 16, b"9" * 15, b"+1")] == [
+            b"411",
+            b"413",
+            b"400",
+        ]
+        with socket.create_connection(("127.0.0.1", made.port), timeout=20) as line:
+            line.sendall(b"GET /health HTTP/1.0\r\nX: " + bytes(page_app.HEAD).replace(b"\0", b"x") + b"\r\n\r\n")
+            assert answer_on(line).split()[1] == b"431"
+        assert raw_post(made.port, b"0").split()[1] == b"200"
+        shown = samples(get(made.port, "/metrics")[1])
+    counts = {name: found for name, found in shown.items() if name.startswith("colonnade_page_refused_total")}
+    assert counts == {
+        f'colonnade_page_refused_total{{reason="{reason}"}}': count
+        for reason, count in {"length": 2, "request": 1, "head": 1}.items()
+    }
+
+
 def test_a_body_that_was_cut_off_is_given_to_nobody(shown: StatusPage) -> None:
     assert raw_post(shown.port, b"5", b"hello").endswith(b" hello")
     assert raw_post(shown.port, b"6", b"hello") == b""

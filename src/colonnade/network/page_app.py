@@ -56,7 +56,7 @@ class _Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         visitor = scope["state"]["visitor"]  # the connection, as page_server.py has it
-        answer: ASGIApp | None = _long_head(scope) or self.refuse(request) or _wrong_length(request)
+        answer: ASGIApp | None = _long_head(request) or self.refuse(request) or _wrong_length(request)
         if answer is None:
             body = await _body_of(request, receive)
             if body is None:
@@ -84,10 +84,12 @@ class _Door:
 _busy = PlainTextResponse(BUSY, 503)
 
 
-def _long_head(scope: Scope) -> Response | None:
+def _long_head(request: Request) -> Response | None:
     """The answer to a head that came at once, and is longer than one may be that comes in parts."""
+    scope = request.scope
     said = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) for n, v in scope["headers"])
-    return PlainTextResponse(f"a request has at most {HEAD:,} bytes before its body\n", 431) if said > HEAD else None
+    most = f"a request has at most {HEAD:,} bytes before its body\n"
+    return _refused(request, "head", most, 431) if said > HEAD else None
 
 
 def _wrong_length(request: Request) -> Response | None:
@@ -96,10 +98,15 @@ def _wrong_length(request: Request) -> Response | None:
     if request.method != "POST":
         return None
     if not size.isdigit() or len(size) > 15:
-        return PlainTextResponse("say the Content-Length\n", 411)
+        return _refused(request, "length", "say the Content-Length\n", 411)
     if int(size) > LARGEST:
-        return PlainTextResponse(f"a body has at most {LARGEST:,} bytes\n", 413)
+        return _refused(request, "length", f"a body has at most {LARGEST:,} bytes\n", 413)
     return None
+
+
+def _refused(request: Request, reason: str, said: str, status: int) -> Response:
+    request.state.visitor.count_refused(reason)
+    return PlainTextResponse(said, status)
 
 
 async def _body_of(request: Request, receive: Receive) -> bytes | None:

@@ -151,6 +151,9 @@ class Visitor(H11Protocol):
         else:
             self._book.reading[self] = time.monotonic()
 
+    def count_refused(self, reason: str) -> None:
+        self._book.refused[reason] += 1
+
     def certificate(self) -> bytes | None:
         """The certificate that was shown under TLS, in DER."""
         secured = self.transport.get_extra_info("ssl_object")
@@ -173,7 +176,7 @@ class Visitor(H11Protocol):
         return self.cycle is not None and not self.cycle.more_body and not self._secured
 
     def send_400_response(self, msg: str) -> None:
-        self._book.refused["request"] += 1
+        self.count_refused("request")
         super().send_400_response(msg)
 
     def connection_lost(self, exc: Exception | None) -> None:
