@@ -36,12 +36,12 @@ tolerance = 0.0
 class Counted(Straw):
     """The hub, with every letter written down in both directions: a letter is its sender, receiver and number."""
 
-    def ask(self, party, what, head=None, blobs=(), patience=None):
-        if what == "turn":
-            self.count(letters_in(head["letters"], head["run"]))
-        answer = super().ask(party, what, head, blobs, patience)
-        if what == "turn":
-            self.count(letters_in(answer.result().letters, head["run"]))
+    def answer_to(self, asked):
+        if asked.what == "turn":
+            self.count(letters_in(asked.head["letters"], asked.head["run"]))
+        answer = super().answer_to(asked)
+        if asked.what == "turn":
+            self.count(letters_in(answer.result().letters, asked.head["run"]))
         return answer
 
     def count(self, letters):

@@ -20,7 +20,7 @@ from colonnade.network.party_data import PartyData
 from colonnade.network.questions import Parcel, Said
 from colonnade.runtime.promise import Answered
 from tests.helpers.organisations import Organisations
-from tests.helpers.stub_hub import Straw, heard
+from tests.helpers.stub_hub import AskedOf, Straw, heard
 
 ROWS = {"clinic": range(2, 14), "bank": range(12), "lab": (*range(1, 9), 40, 41)}  # the bank holds the labels
 COMMON = set(range(2, 9))
@@ -76,31 +76,14 @@ class Watched(Straw):
         self.seen: list[tuple[str, str, tuple[bytes, ...], tuple[bytes, ...]]] = []
         self.forms: dict[tuple[object, ...], set[tuple[bytes, ...]]] = {}
 
-    def ask(
-        self,
-        party: str,
-        what: str,
-        head: Mapping[str, Any] | None = None,
-        blobs: Sequence[bytes] = (),
-        patience: float | None = None,
-    ) -> Answered[Said]:
-        if self.stop in (self.asked + 1, what):
+    def answer_to(self, asked: AskedOf) -> Answered[Said]:
+        if self.stop in (self.asked + 1, asked.what):
             raise SystemExit
-        answer = super().ask(party, what, head, blobs)
+        answer = super().answer_to(asked)
         if (found := heard(answer)) is not None:
-            said = found.blobs
-            self.seen.append((party, what, tuple(blobs), said))
-            self.forms.setdefault(
-                (
-                    party,
-                    what,
-                    (head or {}).get("session"),
-                    (head or {}).get("peer"),
-                    (head or {}).get("block"),
-                    (head or {}).get("part"),
-                ),
-                set(),
-            ).add(said)
+            self.seen.append((asked.party, asked.what, asked.blobs, found.blobs))
+            about = (asked.head.get(name) for name in ("session", "peer", "block", "part"))
+            self.forms.setdefault((asked.party, asked.what, *about), set()).add(found.blobs)
         return answer
 
 

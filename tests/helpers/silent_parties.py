@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from colonnade.network.refusals import silence
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.runtime.promise import Answered
 from tests.helpers.organisations import Organisations
-from tests.helpers.stub_hub import Straw
+from tests.helpers.stub_hub import AskedOf, Straw
 
 PROBLEM = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
 TERMS = co.Privacy(4.0, 1e-6, trust="secure", row_norm=3.0, feature_bound=2.0)
@@ -46,21 +45,15 @@ class Silent(Straw):
     def connected(self) -> set[str]:
         return super().connected() - set(self.missing)
 
-    def ask(
-        self,
-        party: str,
-        what: str,
-        head: Mapping[str, Any] | None = None,
-        blobs: Sequence[bytes] = (),
-        patience: float | None = None,
-    ) -> Answered[Said]:
+    def answer_to(self, asked: AskedOf) -> Answered[Said]:
         if self.power is not None:
             self.power -= 1
             if self.power < 0:
                 raise Power
-        self.turns[party] += what == Question.TURN
+        party = asked.party
+        self.turns[party] += asked.what == Question.TURN
         gone = party in self.silent and self.turns[party] >= self.silent[party]
         if gone or party in self.missing:
-            error = silence(party, BY_NAME[what], 1.0)
+            error = silence(party, BY_NAME[asked.what], 1.0)
             return Answered(lambda: (_ for _ in ()).throw(error))
-        return super().ask(party, what, head, blobs, patience)
+        return super().answer_to(asked)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 from unittest import mock
@@ -44,6 +45,16 @@ def tmp_path() -> Iterator[Path]:
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as folder:
         yield Path(folder)
+
+
+@dataclass(frozen=True)
+class AskedOf:
+    """A question to a party."""
+
+    party: str
+    what: str
+    head: Mapping[str, Any]
+    blobs: tuple[bytes, ...]
 
 
 class Straw(Grpc):
@@ -102,17 +113,22 @@ class Straw(Grpc):
         blobs: Sequence[bytes] = (),
         patience: float | None = None,
     ) -> Answered[Said]:
+        return self.answer_to(AskedOf(party, what, head or {}, tuple(blobs)))
+
+    def answer_to(self, asked: AskedOf) -> Answered[Said]:
+        """What the party says; a hub that watches its parties, or loses them, has its own."""
         self.asked += 1
         way = self.lose.get(self.asked)
+        party = asked.party
         if way == "before":
             self.die(party)
         if way == "silently":  # it is another process before anybody has noticed
             self.services[party].runs.clear()
             self.services[party].approvals = Approvals()
-        fields = {"what": what, **(head or {})}
-        answer = Answered(lambda: read_answer(party, BY_NAME[what], self.services[party].answer(pack(fields, blobs))))
+        request = pack({"what": asked.what, **asked.head}, asked.blobs)
+        answer = Answered(lambda: read_answer(party, BY_NAME[asked.what], self.services[party].answer(request)))
         if isinstance(found := heard(answer), Sent):
-            for x in letters_in(found.letters, fields["run"]):
+            for x in letters_in(found.letters, asked.head["run"]):
                 self.wire.setdefault((x.sender, x.receiver, x.sequence), set()).add(x.body)
         if way in ("after", "idle"):  # idle: its answer was heard, and nothing is asked of it while it comes back
             self.die(party)
