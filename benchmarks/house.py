@@ -22,7 +22,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 KINDS = {"Numeric", "Categorical", "Binary", "Date", "Plain"}
 LOSSES = {"LeastSquares", "Logistic", "SquaredHinge", "Hinge", "Huber", "Absolute", "Quantile", "Poisson"}
-OWN = ("data/schema/column", "problem/loss", "problem/counts")
+OWN = ("data/schema/column", "problem/loss")
 SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 ASSIGNMENTS = ast.Assign | ast.AnnAssign | ast.AugAssign

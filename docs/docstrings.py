@@ -4,7 +4,7 @@
 
 numpydoc's rules, as far as they fit the house: `ASKED` says which, and why the others are left out. Parameters need no
 type, since the annotation has it. What solvers, nodes and engines call is explained once, at its face, from where
-`colonnade.problem.faces` copies it.
+`colonnade.notebook` copies it.
 """
 
 from __future__ import annotations

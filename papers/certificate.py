@@ -13,7 +13,7 @@ import numpy as np
 
 from colonnade.kernels.arrays import Floats
 from colonnade.problem import Loss, Penalty
-from colonnade.problem.within import dual_figures
+from colonnade.problem.penalties import dual_figures
 
 
 def certificate(loss: Loss, penalty: Penalty, A: Any, x: Floats, y: Floats) -> float:

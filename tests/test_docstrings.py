@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from colonnade.problem.faces import explain
+from colonnade.notebook import explain
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -33,7 +33,7 @@ from colonnade.data.federation import Federation
 from colonnade.data.schema.columns import Binary, Categorical, Date, Numeric, Plain
 from colonnade.data.schema.table import Encoded, Schema
 from colonnade.data.sources import read, table_at
-from colonnade.data.sources.csv_form import form_of
+from colonnade.data.sources.csv_text import form_of
 from colonnade.data.sources.files import FrameTable
 from colonnade.errors import InvalidInput
 

@@ -34,7 +34,7 @@ from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW
 from colonnade.privacy.statement import Privacy, derived_statement, lost_parties, replaced_ledgers
-from colonnade.problem.weighted import ClassWeighted
+from colonnade.problem.adjusted import ClassWeighted
 from colonnade.runs.budgets import accounts
 from colonnade.runs.fit import fit as run
 from colonnade.runs.result import Fit

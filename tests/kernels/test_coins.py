@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numba import njit
 from scipy import sparse, stats
 
-from colonnade.kernels import coins, envelopes, sampler_state, samplers
+from colonnade.kernels import coins, sampler_state, samplers
 from colonnade.kernels.coins import NO, OPEN, YES
 from colonnade.kernels.column_scores import grid_of
 from colonnade.kernels.samplers import exact_picks
@@ -63,7 +63,7 @@ def test_the_logarithm_of_a_heavy_chance_is_off_by_less_than_half_the_doubt(
     with mpmath.workdps(DIGITS):
         exact = real(Fraction(scale) * Fraction(grid) * steps)
         true = real(size) * mpmath.cosh(exact) * mpmath.exp(-real(ref)) / envelope
-        found = real(size * envelopes.scaled_cosh(alpha, ref) / float(envelope))
+        found = real(size * sampler_state.scaled_cosh(alpha, ref) / float(envelope))
         off = abs(mpmath.log(found) - mpmath.log(true))
     assert off <= 0.5 * coins.doubt_of(alpha, coins.DOUBT)
     assert off <= 0.25 * abs(alpha) * coins.DOUBT + 2.0**-43
@@ -85,7 +85,7 @@ def test_the_logarithm_of_a_sign_is_off_by_less_than_half_the_doubt(scale, steps
 @pytest.mark.parametrize("beyond", [700.0, 701.0, 2_000.0, 1e6])
 def test_where_the_exponential_stops_falling_both_chances_are_below_the_floor(beyond):
     """exp_negative stays at exp(-700): in heads that is below what a toss adds to a chance."""
-    found = 2.0**62 * envelopes.scaled_cosh(1.0, 1.0 + beyond) * 2.0**coins.HEAD
+    found = 2.0**62 * sampler_state.scaled_cosh(1.0, 1.0 + beyond) * 2.0**coins.HEAD
     assert 0.0 <= found < coins.FLOOR
     assert coins.toss(1.0, found, coins.doubt_of(1.0, coins.DOUBT)) == NO
     assert coins.toss(0.0, found, coins.doubt_of(1.0, coins.DOUBT)) == OPEN
@@ -94,7 +94,7 @@ def test_where_the_exponential_stops_falling_both_chances_are_below_the_floor(be
 @given(a=st.floats(-0.5, 0.5))
 def test_the_short_series_of_cosh_is_good_to_the_last_bits(a):
     with mpmath.workdps(DIGITS):
-        assert abs(real(envelopes.small_cosh(a)) / mpmath.cosh(real(a)) - 1) < 2.0**-48
+        assert abs(real(sampler_state.small_cosh(a)) / mpmath.cosh(real(a)) - 1) < 2.0**-48
 
 
 @given(a=st.floats(0.0, 699.9))
@@ -282,9 +282,9 @@ def test_every_coin_of_a_run_has_the_answer_of_exact_arithmetic(shape, noise, mo
             odds = exp_negative(2.0 * abs(alpha))
             chance = odds / (1.0 + odds)
         elif k in s.which:
-            chance = size * envelopes.scaled_cosh(abs(alpha), ref) / float(s.totals[sampler_state.AGAINST])
+            chance = size * sampler_state.scaled_cosh(abs(alpha), ref) / float(s.totals[sampler_state.AGAINST])
         else:
-            chance = s.reals[sampler_state.CHANCE] * envelopes.small_cosh(alpha)
+            chance = s.reals[sampler_state.CHANCE] * sampler_state.small_cosh(alpha)
         honest(s, sign)
         head, _, answer = asked[-1]
         said = coins.toss(float(head), chance, doubt)
@@ -356,19 +356,22 @@ def test_no_envelope_is_below_the_real_weight_nor_zero(bounds):
     count = 50_000
     logs = {
         "tied": np.full(count, 300.0),
-        "at the cut": np.r_[500.0, np.full(count - 1, 500.0 - envelopes.CUT)],
+        "at the cut": np.r_[500.0, np.full(count - 1, 500.0 - sampler_state.CUT)],
         "one far above": np.r_[10_000.0, np.full(count - 1, 1.0)],
         "beyond all exponents": np.r_[1e6, np.linspace(0.0, 1e6, count - 1)],
         "spread": np.linspace(100.0, 160.0, count),
         "light": np.linspace(0.0, 5.0, count),
     }[bounds]
     cool_top = 0.5 if bounds == "light" else 90.0
-    heavy, scratch = np.zeros((count, envelopes.table.WIDTH)), np.empty(count)
-    heavy[:, envelopes.table.SCORE] = heavy[:, envelopes.table.CAP] = logs
-    heavy[:, envelopes.table.TAKEN] = -1.0  # in no snapshot
+    heavy, scratch = np.zeros((count, sampler_state.table.WIDTH)), np.empty(count)
+    heavy[:, sampler_state.table.SCORE] = heavy[:, sampler_state.table.CAP] = logs
+    heavy[:, sampler_state.table.TAKEN] = -1.0  # in no snapshot
     envelope, groups, flat = np.zeros(count, np.uint64), np.zeros((count >> 8) + 1, np.uint64), np.zeros(30)
-    hot, light = np.arange(count), 30e6 * (envelopes.small_cosh(0.5) * envelopes.MARGIN)  # as make_sampler has it
-    ref, size, all_light, each, every = envelopes.rebuild_envelopes(
+    hot, light = (
+        np.arange(count),
+        30e6 * (sampler_state.small_cosh(0.5) * sampler_state.MARGIN),
+    )  # as make_sampler has it
+    ref, size, all_light, each, every = sampler_state.rebuild_envelopes(
         heavy, flat, flat, 1.0, light, 7, cool_top, 8, hot, scratch, envelope, groups
     )
     assert int(envelope.min()) >= 1

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from colonnade.kernels import column_scores, envelopes, samplers, score_bounds
+from colonnade.kernels import column_scores, sampler_state, samplers, score_bounds
 from colonnade.kernels.sparse_fw import LossCode
 from colonnade.kernels.stream import keyed_stream
 from tests.helpers.sparse_problems import arrays, slope
@@ -80,7 +80,7 @@ class Run:
     @property
     def valid(self) -> bool:
         s = self.s
-        return not (envelopes.has_passed(s.clock, s.horizon) or envelopes.has_passed(s.clock, s.far_horizon))
+        return not (sampler_state.has_passed(s.clock, s.horizon) or sampler_state.has_passed(s.clock, s.far_horizon))
 
 
 def law_of(loss: LossCode, n: int, *, radius: float, c: float, bound: float, limit: float = 1.0) -> score_bounds.Law:

@@ -12,8 +12,7 @@ from scipy.optimize import minimize_scalar
 
 from colonnade.errors import InvalidInput
 from colonnade.problem import Absolute, Huber, LeastSquares, Logistic, Poisson, Quantile, SquaredHinge
-from colonnade.problem.adjusted import Adjusted, check_offset, check_weight
-from colonnade.problem.weighted import ClassWeighted
+from colonnade.problem.adjusted import Adjusted, ClassWeighted, check_offset, check_weight
 
 LOSSES = [
     *(LeastSquares(), Logistic(), SquaredHinge(), Huber(0.7), Absolute(), Quantile(0.3), Poisson()),

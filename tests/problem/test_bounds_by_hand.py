@@ -10,18 +10,16 @@ import pytest
 import colonnade as co
 from colonnade.errors import InvalidInput
 from colonnade.problem import sampling
-from colonnade.problem.adjusted import Adjusted, check_offset, check_weight
+from colonnade.problem.adjusted import Adjusted, ClassWeighted, check_offset, check_weight
 from colonnade.problem.boosting import LogMeanExp, Stumps
 from colonnade.problem.checks import same_shape
-from colonnade.problem.cone import blocks_of
+from colonnade.problem.inference import TwoValues
+from colonnade.problem.loss import Derivative, rising_zero, unbounded_zero
 from colonnade.problem.losses import Logistic, SquaredHinge
-from colonnade.problem.penalties import NuclearNorm
+from colonnade.problem.penalties import REACH, Free, NuclearNorm, Within, dual_figures
 from colonnade.problem.problem import PublicLabels
-from colonnade.problem.search import Derivative, rising_zero, unbounded_zero
+from colonnade.problem.quadratic import blocks_of
 from colonnade.problem.topology import Changing, Topology
-from colonnade.problem.two_values import TwoValues
-from colonnade.problem.weighted import ClassWeighted
-from colonnade.problem.within import REACH, Free, Within, dual_figures
 
 
 @pytest.mark.parametrize(("low", "high", "radius"), [(-1.0, 3.0, 3.0), (-4.0, 1.0, 4.0), (2.0, 5.0, 5.0)])

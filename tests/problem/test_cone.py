@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.kernels import curves
-from colonnade.problem.cone import blocks_of, nearest_monotone
+from colonnade.problem.quadratic import blocks_of, nearest_monotone
 
 
 def problem(seed, depths, others=3):

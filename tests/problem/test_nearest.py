@@ -12,7 +12,7 @@ from scipy import sparse
 
 import colonnade as co
 from colonnade.problem.nearest import nearest, nearest_matrix
-from colonnade.problem.within import Free, Within
+from colonnade.problem.penalties import Free, Within
 
 GROUPS = ((3, 0), (1,), (4, 2))
 TERMS = [

@@ -5,8 +5,7 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 
-from colonnade.problem.inference import LinearModel
-from colonnade.problem.two_values import TwoValues
+from colonnade.problem.inference import LinearModel, TwoValues
 
 FLAGS, LISTS = np.array([True, True, True, False]), np.array([-1, 0, 0, -1])
 TRUTH = np.array([0.08, 0.03, 0.06, 0.01, 0.03])  # a flag, two levels of three, a number, the constant

@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 
 from colonnade.errors import InvalidInput
 from colonnade.problem import Absolute, LeastSquares, Logistic, SquaredHinge
-from colonnade.problem.weighted import ClassWeighted
+from colonnade.problem.adjusted import ClassWeighted
 
 EPS = np.finfo(np.float64).eps
 

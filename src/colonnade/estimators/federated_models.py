@@ -21,8 +21,8 @@ from colonnade.estimators.federated import FederatedLinear
 from colonnade.estimators.sparse import declared_targets, label_keys, likeliest, probabilities
 from colonnade.kernels.arrays import Floats
 from colonnade.problem import LeastSquares, Logistic
+from colonnade.problem.adjusted import ClassWeighted
 from colonnade.problem.link import PLAIN, Link
-from colonnade.problem.weighted import ClassWeighted
 
 
 def _gives_odds(model: FederatedClassifier) -> bool:

@@ -38,7 +38,7 @@ from numba import njit, uint64
 from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError, InvalidInput
-from colonnade.kernels import coins, envelopes
+from colonnade.kernels import coins, sampler_state
 from colonnade.kernels import score_bounds as table
 from colonnade.kernels.arrays import Array, Floats, Indices
 from colonnade.kernels.column_scores import all_slopes, grid_of, score, score_and_trend
@@ -153,7 +153,7 @@ def _see_hot(s: Sampler, picks: Indices, t: int, m: float) -> None:
         x = s.hot[i]
         bound = table.log_bound(s.heavy, x, s.now, s.now, s.law.c)
         least = max(least, 2.0 * s.law.c * abs(s.heavy[x, table.SCORE]) - bound)
-    read, s.wholes[LOOKED] = envelopes.see_needed(
+    read, s.wholes[LOOKED] = sampler_state.see_needed(
         s.csc, s.which, s.ceiling, least, s.rows, s.ties, bends, s.law, s.clock, s.now, s.heavy
     )
     s.counts[WORK] += read
@@ -183,13 +183,15 @@ def _choose_hot(s: Sampler, t: int) -> None:
         reals[FAR] *= 1.4
     reals[FAR] = min(max(reals[FAR], 1.0), most)
     reals[RENEWED] = 0.0
-    envelopes.set_horizon(s.clock, s.pace, t, reals[FAR], s.far_horizon)
+    sampler_state.set_horizon(s.clock, s.pace, t, reals[FAR], s.far_horizon)
     cut = max(math.log(s.light.total), table.log_bounds(s.heavy, old, s.horizon, s.now, s.law.c, s.scratch))
-    cut -= math.log(count) + envelopes.COOL_SHARE
+    cut -= math.log(count) + sampler_state.COOL_SHARE
     heavy = s.heavy
     far = s.far_horizon
     scratch = s.scratch
-    hot_count, cool_top, looked = envelopes.select_hot(heavy, s.law.c, cut, s.ceiling, far, s.now, old, scratch, hot)
+    hot_count, cool_top, looked = sampler_state.select_hot(
+        heavy, s.law.c, cut, s.ceiling, far, s.now, old, scratch, hot
+    )
     wholes[HOT_COUNT] = hot_count
     wholes[LOOKED] = looked
     reals[COOL_TOP] = cool_top
@@ -210,14 +212,14 @@ def _renew_envelopes(s: Sampler, t: int, m: float) -> None:
     wholes = s.wholes
     totals = s.totals
     table.look_at_now(t, m, s.law, s.ties.columns, s.sums, s.clock, s.now)
-    choose = envelopes.has_passed(s.clock, s.far_horizon)
+    choose = sampler_state.has_passed(s.clock, s.far_horizon)
     while True:
         if choose:
             _choose_hot(s, t)
         cool = wholes[COOL]
         cool_top = reals[COOL_TOP]
         hot = s.hot[: wholes[HOT_COUNT]]
-        reals[REF], reals[SIZE], totals[LIGHT], totals[COOL_EACH], totals[ALL] = envelopes.rebuild_envelopes(
+        reals[REF], reals[SIZE], totals[LIGHT], totals[COOL_EACH], totals[ALL] = sampler_state.rebuild_envelopes(
             s.heavy,
             s.horizon,
             s.now,
@@ -253,7 +255,7 @@ def _refresh(s: Sampler, picks: Indices, t: int, m: float) -> None:
     if wholes[STALE] and not wholes[PULLED]:
         jumps = 1.5 * (s.clock[table.JUMP_SUM] - reals[LAST_JUMPS]) / max(1, t - wholes[LAST_REBUILD]) + 1e-6
         _set_pace(t, m, s.law, jumps, s.sums, s.pace)
-        envelopes.set_horizon(s.clock, s.pace, t, reals[LENGTH], s.horizon)
+        sampler_state.set_horizon(s.clock, s.pace, t, reals[LENGTH], s.horizon)
         reals[WASTED] = 0.0
         reals[LAST_JUMPS] = s.clock[table.JUMP_SUM]
         wholes[REJECTIONS] = 0
@@ -281,13 +283,13 @@ def _try_light(s: Sampler, k: int, m: float) -> Any:
         return coins.NO, 0.0
     head = coins.head_of(s.stream)
     chance = s.reals[CHANCE]
-    most = envelopes.small_cosh(light.unit * (stop - start)) * envelopes.MARGIN
+    most = sampler_state.small_cosh(light.unit * (stop - start)) * sampler_state.MARGIN
     doubt = coins.doubt_of(0.0, s.reals[DOUBT])
     if coins.toss(head, chance * most, doubt) == coins.NO:
         return coins.NO, 0.0  # no score this column can have would be accepted
     steps = score(data, indices, start, stop, s.rows.pairs, m, law.loss, law.limit, law.bound, 1.0 / law.grid)
     alpha = law.c * law.grid * steps
-    weight = envelopes.small_cosh(alpha)
+    weight = sampler_state.small_cosh(alpha)
     counts[EVALUATIONS] += 1
     counts[WORK] += stop - start
     counts[VIOLATIONS] += weight > light.envelope
@@ -315,7 +317,7 @@ def _look(s: Sampler, k: int, x: int, m: float) -> None:
         _see_rows(s, m)
         reals[SPENT] += EVALUATE * n
     if wholes[KNOWN]:
-        envelopes.see_column(s.csc, k, x, rows, (reals[BEND_SUM], reals[BEND_TOP]), law, s.clock, heavy)
+        sampler_state.see_column(s.csc, k, x, rows, (reals[BEND_SUM], reals[BEND_TOP]), law, s.clock, heavy)
     else:
         steps, trend, bend = score_and_trend(
             data, indices, start, stop, rows.pairs, m, law.loss, law.limit, law.bound, 1.0 / law.grid, s.block
@@ -333,10 +335,10 @@ def _envelope(bound: float, reals: Floats) -> Any:
     """The envelope of a column with this bound of c·|score|, in the units in force."""
     ref = reals[REF]
     size = reals[SIZE]
-    if bound - ref <= -envelopes.CUT:
+    if bound - ref <= -sampler_state.CUT:
         return uint64(1)
     # ref holds until the horizon as well; a bound by a new trend may lie so far above it that exp would overflow
-    return envelopes.whole_above(envelopes.MARGIN * size * envelopes.scaled_cosh(min(bound, ref), ref))
+    return sampler_state.whole_above(sampler_state.MARGIN * size * sampler_state.scaled_cosh(min(bound, ref), ref))
 
 
 @njit(inline="always")
@@ -373,13 +375,13 @@ def _try_heavy(s: Sampler, r: Any, m: float) -> Any:
         if heavy[x, table.HOT] == 1.0:
             return s.which[x], coins.NO, 0.0
     else:
-        place = envelopes.locate(r - cool_total, envelope, s.groups, s.shift)
+        place = sampler_state.locate(r - cool_total, envelope, s.groups, s.shift)
         x = s.hot[place]
         old = envelope[place]
     k = s.which[x]
     _look(s, k, x, m)
     alpha = s.law.c * heavy[x, table.SCORE]
-    weight = reals[SIZE] * envelopes.scaled_cosh(abs(alpha), reals[REF])
+    weight = reals[SIZE] * sampler_state.scaled_cosh(abs(alpha), reals[REF])
     most = float(np.int64(old))
     head = coins.head_of(s.stream)
     totals[AGAINST] = old
@@ -411,7 +413,7 @@ def _accept(s: Sampler, picks: Indices, t: int, m: float) -> Any:
     d = s.csc[2].size - 1
     if wholes[ROUND] != t:  # else it goes on where a coin was open
         # the far horizon may come first: near ones that were set since then may reach beyond it
-        passed = envelopes.has_passed(clock, s.horizon) or envelopes.has_passed(clock, s.far_horizon)
+        passed = sampler_state.has_passed(clock, s.horizon) or sampler_state.has_passed(clock, s.far_horizon)
         wholes[ROUND] = t
         wholes[STALE] = count > 0 and passed
         wholes[PULLED] = wholes[READ] = 0

@@ -18,6 +18,7 @@ from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.model.answer import Answer, Own, Status, swamped
 from colonnade.model.job import Job, Roster
+from colonnade.notebook import explain_by_bases
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -25,7 +26,6 @@ from colonnade.privacy.statement import Privacy, Trust
 from colonnade.privacy.values import Released
 from colonnade.problem import Changing, Problem, Topology
 from colonnade.problem.adjusted import Adjusted
-from colonnade.problem.faces import explain_by_bases
 from colonnade.problem.loss import RowLoss
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Program, ask_one, last, message

@@ -33,9 +33,9 @@ from colonnade.network.questions import Greeting, Question, Reached, Said, code_
 from colonnade.network.refusals import PeerBroken, PeerUndecided, refusal, silence
 from colonnade.network.transport.envelope import PartyRestarted, PeerTimeout
 from colonnade.network.transport.metrics import Metrics
+from colonnade.notebook import explain
 from colonnade.privacy.events import quorum_of
 from colonnade.privacy.keyring import public_key
-from colonnade.problem.faces import explain
 from colonnade.runtime.host import Distributed, Lost, NodeLogs
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId

@@ -6,18 +6,17 @@ No data and no files: a value checks itself, evaluates itself and knows its cert
 
 from __future__ import annotations
 
+from colonnade.notebook import explain
+from colonnade.problem.adjusted import ClassWeighted
 from colonnade.problem.boosting import AdaBoost
-from colonnade.problem.counts import Poisson
-from colonnade.problem.faces import explain
 from colonnade.problem.kernel import RBF, KernelSVM
 from colonnade.problem.loss import Loss
-from colonnade.problem.losses import Absolute, Hinge, Huber, LeastSquares, Logistic, Quantile, SquaredHinge
+from colonnade.problem.losses import Absolute, Hinge, Huber, LeastSquares, Logistic, Poisson, Quantile, SquaredHinge
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge
 from colonnade.problem.problem import Problem, PublicLabels
 from colonnade.problem.sampling import Elementary, Independent, Nice, PerParty, Sampling, Serial
 from colonnade.problem.sets import Box, GroupL1Ball, L1Ball, L2Ball, NonNegative, Product, Set, Simplex
 from colonnade.problem.topology import Changing, Topology
-from colonnade.problem.weighted import ClassWeighted
 
 __all__ = [
     "RBF", "Absolute", "AdaBoost", "Box", "Changing", "ClassWeighted", "ElasticNet", "Elementary", "GroupL1Ball",

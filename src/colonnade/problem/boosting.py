@@ -19,8 +19,7 @@ from scipy.special import logsumexp, softmax
 
 from colonnade.kernels.arrays import Floats
 from colonnade.problem.checks import class_labels, positive, same_shape
-from colonnade.problem.loss import LossFacts
-from colonnade.problem.search import Along, Derivative, rising_zero
+from colonnade.problem.loss import Along, Derivative, LossFacts, rising_zero
 from colonnade.problem.sets import Simplex
 
 TEMPERATURE = "It is the margin at which a row's weight has fallen by e: small looks at the hardest rows only."

@@ -24,12 +24,10 @@ from scipy import linalg, sparse
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.kernels.descent import block_descent
+from colonnade.kernels.descent import block_descent, look_ahead
 from colonnade.kernels.prox import project_l2
-from colonnade.problem.momentum import look_ahead
-from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge
+from colonnade.problem.penalties import ElasticNet, Free, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge, Within
 from colonnade.problem.sets import L2Ball
-from colonnade.problem.within import Free, Within
 
 PRECISION = 1e-9
 SWEEPS = 500

@@ -14,8 +14,7 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels import curves
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.events import shown
-from colonnade.problem.inference import DETERMINED, WEAK, Intervals, LinearModel, Share, Test, holm
-from colonnade.problem.two_values import TwoValues
+from colonnade.problem.inference import DETERMINED, WEAK, Intervals, LinearModel, Share, Test, TwoValues, holm
 from colonnade.runs.release import Release, ReleasedColumn
 from colonnade.views.model import CoefficientRow, InferenceFacts, as_html, as_text, figure_of, probability
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from colonnade.errors import InvalidInput
-from colonnade.problem.faces import explain
+from colonnade.notebook import explain
 from colonnade.runtime.hosted_node import Carry, Engine, Outcome, deliver_once
 from colonnade.runtime.node import LOST, Node
 from colonnade.runtime.program import NodeId

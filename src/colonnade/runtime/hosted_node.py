@@ -36,6 +36,7 @@ from colonnade.errors import (
     ProtocolError,
     WireError,
 )
+from colonnade.notebook import explain
 from colonnade.privacy.ending import Ending
 from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate
@@ -43,7 +44,6 @@ from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger, Replaced, Terms
 from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.store import Log
-from colonnade.problem.faces import explain
 from colonnade.runtime.node import LOST, Edge, Listener, Node, NodeSetup, Receipts, Transcript
 from colonnade.runtime.program import FailureCode, NodeId, Note
 from colonnade.runtime.wire import Letter, Traffic

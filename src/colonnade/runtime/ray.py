@@ -37,11 +37,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
+from colonnade.notebook import explain
 from colonnade.privacy.ending import Ending
 from colonnade.privacy.events import Plan
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.store import FileLog
-from colonnade.problem.faces import explain
 from colonnade.runtime.host import AskedHost, Distributed, HostedNodes, Lost, NodeLogs, ask_hosts
 from colonnade.runtime.hosted_node import HostedNode, Outcome, Turn
 from colonnade.runtime.node import Listener, NodeSetup

@@ -19,7 +19,7 @@ from colonnade.data.schema import cells
 from colonnade.data.schema.cells import LARGEST, EncodedColumn, Missing, wrong
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.problem.faces import explain_by_bases
+from colonnade.notebook import explain_by_bases
 
 if TYPE_CHECKING:
     import polars as pl

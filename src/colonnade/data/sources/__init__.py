@@ -1,6 +1,6 @@
 """Where a party's table comes from: files, data frames, databases; whole, or in blocks of rows.
 
-    table.csv                         a header; UTF-8 and commas, or another form that `csv_form.py` knows by itself; an
+    table.csv                         a header; UTF-8 and commas, or another form that `csv_text.py` knows by itself; an
                                       empty cell is missing, in a number also NA, NaN, null;
                                       a schema's columns are read as it declares them, keys as text
     table.parquet                     Parquet

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from colonnade.data.schema.table import Schema
-from colonnade.data.sources.csv_form import form_of
-from colonnade.data.sources.csv_records import Records, first_foreign, header, ragged, records
-from colonnade.data.sources.csv_types import Guess, converted
+from colonnade.data.sources.csv_text import Guess, Records, converted, first_foreign, form_of, header, ragged, records
 from colonnade.errors import InvalidInput, quoting, unquoted
 
 if TYPE_CHECKING:

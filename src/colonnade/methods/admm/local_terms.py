@@ -10,8 +10,8 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array
 from colonnade.model.job import Job
 from colonnade.problem import GroupLasso, Penalty, Problem
+from colonnade.problem.penalties import Free, Within
 from colonnade.problem.sets import COLUMNS, Box, L1Ball, L2Ball, NonNegative, Product, Set, Simplex
-from colonnade.problem.within import Free, Within
 
 
 def local_term(job: Job, positions: Array) -> Penalty:

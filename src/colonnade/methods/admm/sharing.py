@@ -61,7 +61,7 @@ from colonnade.privacy.values import Released
 from colonnade.problem import ElasticNet, GroupLasso, Lasso, Problem, Ridge
 from colonnade.problem.checks import positive
 from colonnade.problem.nearest import nearest
-from colonnade.problem.within import dual_figures
+from colonnade.problem.penalties import dual_figures
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, message, receive, tell
 

@@ -38,10 +38,10 @@ from colonnade.model.answer import Answer, Status, swamped
 from colonnade.model.job import Job
 from colonnade.model.release import ReleasedGram, Sums
 from colonnade.problem import quadratic
-from colonnade.problem.cone import Block, blocks_of, nearest_monotone
 from colonnade.problem.link import Link
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge
 from colonnade.problem.problem import Problem
+from colonnade.problem.quadratic import Block, blocks_of, nearest_monotone
 from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
 
 FADES = ((0.5, 0.0), (1.0, 0.0), (0.5, 0.5), (1.0, 0.5), (0.5, 1.0), (1.0, 1.0))  # of level 1, and from level to level

@@ -43,10 +43,10 @@ from colonnade.methods.gram.answer import (
 from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, expected_label_mean
 from colonnade.model.release import Sums
 from colonnade.problem import quadratic
-from colonnade.problem.cone import nearest_monotone
 from colonnade.problem.link import Link, mixed
 from colonnade.problem.penalties import ElasticNet, Penalty, Ridge
 from colonnade.problem.problem import Problem
+from colonnade.problem.quadratic import nearest_monotone
 from colonnade.problem.sets import Set, Simplex
 
 MOST_NOISE = 0.2  # of the least eigenvalue: the noise's norm, where standard errors still cover

@@ -42,7 +42,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
 from colonnade.problem import GroupLasso, NuclearNorm, Penalty, Problem
 from colonnade.problem.nearest import nearest, nearest_matrix
-from colonnade.problem.within import Free
+from colonnade.problem.penalties import Free
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Program, ask, message
 

@@ -36,7 +36,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Privacy
 from colonnade.privacy.values import Released
 from colonnade.problem import NuclearNorm, Penalty
-from colonnade.problem.within import dual_figures
+from colonnade.problem.penalties import dual_figures
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Post, Program, ask, ask_one, expect, last, message, receive
 
