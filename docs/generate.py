@@ -387,8 +387,14 @@ def opening(text: str) -> str:
 
 
 def names() -> str:
-    """Every public name with the first sentence of its docstring."""
-    return "\n".join(f"- `co.{name}`: {first(getattr(colonnade, name))}" for name in colonnade.__all__)
+    """Every public name with what its docstring begins with: up to a colon, where that says enough."""
+    return "\n".join(f"- `co.{name}`: {head(first(getattr(colonnade, name)))}" for name in colonnade.__all__)
+
+
+def head(sentence: str) -> str:
+    """A sentence up to its first colon or semicolon, if at least five words stand before it."""
+    begun = re.split(r"[:;] ", sentence)[0]
+    return (begun if len(begun.split()) >= 5 else sentence).rstrip(".")
 
 
 def settings() -> str:

@@ -87,7 +87,7 @@ class NothingToLearn(ColonnadeWarning):
 
 
 class UnusedLevels(ColonnadeWarning):
-    """For information before a private run: declared levels that no row has, in a table that is otherwise in order."""
+    """Declared levels that no row has, in a table that is otherwise in order: for information before a private run."""
 
 
 class MostlyNoise(ColonnadeWarning):

@@ -94,7 +94,7 @@ ROW = Unit()
 
 
 class FeatureColumn(Unit):  # a kind of Unit, so that terms and statements print it as they print the others
-    """The unit of the papers on split features: one feature column of one party."""
+    """One feature column of one party: the unit of the papers on split features."""
 
     def __str__(self) -> str:
         return "one feature column"
