@@ -545,7 +545,7 @@ def certified(data: Data) -> list[Bar]:
         if above > MATCHED:
             print(f"  not matched within {MATCHED:g}: the times do not compare, and there is no bar")
             continue
-        what = f"{data.name}, radius {radius:g}, to a certified gap, five times skglm's time"
+        what = f"{data.name}, radius {radius:g}, to a certified gap"
         bars.append(Bar(what, 5.0 * its["seconds"] / fit.seconds, 1.0, baseline=f"5 × skglm {found['version']}"))
     return bars
 

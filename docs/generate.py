@@ -265,8 +265,9 @@ def values() -> str:
 
 
 def spaced(raw: bytes) -> str:
-    """The tag as a character, the rest in hexadecimal."""
-    return f"{chr(raw[0])} {raw[1:].hex(' ')}".strip()
+    """The tag as a character, the rest in hexadecimal, of long values eight bytes together."""
+    rest = raw[1:].hex(" ", -8) if len(raw) > 16 else raw[1:].hex()
+    return f"{chr(raw[0])} {rest}".strip()
 
 
 def dtypes() -> str:
@@ -314,35 +315,42 @@ def limits() -> str:
     seconds = f"{envelope.GREETING_SECONDS:g} s"
     streams = f"{hub.STREAMS_AT_ONCE} at once, then {hub.STREAMS_A_SECOND:g} a second"
     proposals = f"{party_service.PROPOSALS_AT_ONCE} at once, then {party_service.PROPOSALS_A_SECOND:g} a second"
-    over = "503; `/health` is answered"
-    rows = [
-        ("coordinator's port", "connections that have not greeted, an address", doorkeeper.A_SOURCE, "oldest hung up"),
-        ("", "the same, of all addresses", doorkeeper.IN_ALL, "oldest hung up"),
-        ("", "handshake and greeting", seconds, "hung up"),
-        ("", "streams of a certificate", streams, "`busy`"),
-        ("", "streams of a certificate that have not greeted", hub.UNGREETED, "`busy`"),
-        ("", "a message", f"{envelope.LIMIT >> 20} MiB", "refused before it is read"),
-        ("", "requests that wait for a party", hub.WINDOW, "who asks waits"),
-        ("coordinator", "runs at a time", MOST_RUNS, "jobs wait"),
-        ("", "jobs that are not over", f"{job_queue.MOST:,}", "refused"),
-        ("", "a job file", f"{job_queue.LARGEST >> 20} MiB", "refused"),
-        ("", "troubles of a job", coordinator_service.TROUBLES, "it fails, with the last reason"),
-        ("party", "proposals of runs", proposals, "undecided: proposed again"),
-        ("", "open questions to its operator", inbox.MOST, "refused"),
-        ("", "its own port: strangers", f"{direct.STRANGERS}, and one a neighbour", "hung up"),
-        (
-            "pages and scores",
-            "requests that arrive; of one address",
-            f"{page_server.CONNECTIONS}; {page_server.A_SOURCE}",
-            "503 to the slowest",
-        ),
-        ("", "requests being answered; of one address", f"{page_server.CONNECTIONS}; {page_server.A_SOURCE}", over),
-        ("", "a request arrives within, and its answer is read within", f"{page_server.ARRIVAL:g} s", "hung up"),
-        ("", "a request without its body", f"{page_app.HEAD >> 10} KiB", "400, or 431"),
-        ("", "the body of a request", f"{page_app.LARGEST >> 20} MiB", "413"),
-        ("", "rows of a request for scores", f"{score_service.ROWS:,}", "400"),
-    ]
-    return table(("Where", "What", "At most", "Above it"), rows)
+    answered = f"{page_server.CONNECTIONS}; {page_server.A_SOURCE}"
+    places = {
+        "coordinator's port": [
+            ("connections that have not greeted, an address", doorkeeper.A_SOURCE, "oldest hung up"),
+            ("the same, of all addresses", doorkeeper.IN_ALL, "oldest hung up"),
+            ("handshake and greeting", seconds, "hung up"),
+            ("streams of a certificate", streams, "`busy`"),
+            ("streams of a certificate that have not greeted", hub.UNGREETED, "`busy`"),
+            ("a message", f"{envelope.LIMIT >> 20} MiB", "refused before it is read"),
+            ("requests that wait for a party", hub.WINDOW, "who asks waits"),
+        ],
+        "coordinator": [
+            ("runs at a time", MOST_RUNS, "jobs wait"),
+            ("jobs that are not over", f"{job_queue.MOST:,}", "refused"),
+            ("a job file", f"{job_queue.LARGEST >> 20} MiB", "refused"),
+            ("troubles of a job", coordinator_service.TROUBLES, "it fails, with the last reason"),
+        ],
+        "party": [
+            ("proposals of runs", proposals, "undecided: proposed again"),
+            ("open questions to its operator", inbox.MOST, "refused"),
+            ("strangers at its own port", f"{direct.STRANGERS}, and one a neighbour", "hung up"),
+        ],
+        "pages and scores": [
+            ("requests that arrive; of one address", answered, "503 to the slowest"),
+            ("requests being answered; of one address", answered, "503; `/health` is answered"),
+            ("a request arrives within, and its answer is read within", f"{page_server.ARRIVAL:g} s", "hung up"),
+            ("a request without its body", f"{page_app.HEAD >> 10} KiB", "400, or 431"),
+            ("the body of a request", f"{page_app.LARGEST >> 20} MiB", "413"),
+            ("rows of a request for scores", f"{score_service.ROWS:,}", "400"),
+        ],
+    }
+    lines = ["At most, and in brackets what happens above it."]
+    for place, limits_there in places.items():
+        lines += ["", f"*{place.capitalize()}*", ""]
+        lines += [f"- {what}: {most} ({above})" for what, most, above in limits_there]
+    return "\n".join(lines)
 
 
 def alike(fields: dict[str, str]) -> list[str]:
