@@ -402,7 +402,7 @@ def names() -> str:
 def head(sentence: str) -> str:
     """A sentence up to its first colon or semicolon, if at least five words stand before it."""
     begun = re.split(r"[:;] ", sentence)[0]
-    return (begun if len(begun.split()) >= 5 else sentence).rstrip(".")
+    return f"{begun.rstrip('.')}." if len(begun.split()) >= 5 else sentence
 
 
 def settings() -> str:
@@ -475,14 +475,14 @@ def walk(command: Any, path: str = "colonnade") -> Iterator[tuple[str, Any]]:
 
 
 def command_text(path: str, command: Any) -> str:
-    """One command: its name and what it needs, the commands below it, and the first sentence of its help."""
+    """One command: its name and what it needs, the commands below it, and what its help begins with."""
     needed = [
         parameter.opts[0] if parameter.param_type_name == "option" else parameter.metavar or parameter.name.upper()
         for parameter in command.params
         if parameter.param_type_name != "option" or parameter.required
     ]
     below = ", ".join(sorted(getattr(command, "commands", ())))
-    return f"- `{' '.join([path, *needed])}`{below and f' {below}'}: {opening(inspect.cleandoc(command.help or ''))}"
+    return f"- `{' '.join([path, *needed])}`{below and f' {below}'}: {head(opening(inspect.cleandoc(command.help or '')))}"
 
 
 def source(file: Path, wanted: str) -> str:
