@@ -482,7 +482,9 @@ def command_text(path: str, command: Any) -> str:
         if parameter.param_type_name != "option" or parameter.required
     ]
     below = ", ".join(sorted(getattr(command, "commands", ())))
-    return f"- `{' '.join([path, *needed])}`{below and f' {below}'}: {head(opening(inspect.cleandoc(command.help or '')))}"
+    return (
+        f"- `{' '.join([path, *needed])}`{below and f' {below}'}: {head(opening(inspect.cleandoc(command.help or '')))}"
+    )
 
 
 def source(file: Path, wanted: str) -> str:

@@ -473,7 +473,7 @@ def test_a_fit_that_cannot_be_closed_keeps_its_whole_reservation(tmp_path, monke
 
 
 def test_a_limit_counts_the_rounding_of_the_sampler_over_many_fits(tmp_path):
-    """Each run is cheap in rho; what their samplers may be off by, as runs of earlier versions say, is over the limit."""
+    """Each run is cheap in rho; what their samplers may be off by, as their terms say, is over the limit."""
     plan, distance = PickRecipe(1000, 50, 1e-7, 1.0, 1, True, 50.0).plan(), 1e-8
     terms = Terms("test", "", "nobody", "one row", "replace one row", "")
     ledger = LocalLedger(tmp_path / "ledger.db")

@@ -9,9 +9,9 @@ The ledger is a file, or memory that lives with its owner. Nothing here can be r
 and paid for again. So the file keeps the events and not the bytes that were released.
 
 Besides rho a run may have a distance: by how much, in total variation, its sampler's law may differ from the ideal one
-that rho was computed for; samplers are exact now, those of earlier versions were not. Distances add up over runs, and
-cost (1 + e^epsilon) times their sum in delta (docs/understand/privacy/one-holder.md). They stand in the terms of a run;
-the limit and the total count them.
+that rho was computed for: 0 for exact samplers, as ours are. Distances add up over runs, and cost (1 + e^epsilon) times
+their sum in delta (docs/understand/privacy/one-holder.md). They stand in the terms of a run; the limit and the total
+count them.
 """
 
 from __future__ import annotations
