@@ -100,6 +100,14 @@ def check(value: object) -> None:
         read(getattr(value, name), kind, name)
 
 
+def parse_json(text: str | bytes) -> Any:
+    """What a JSON text says. One that is none is refused with a ValueError, and so is half a character: JSON can spell
+    it and UTF-8 cannot, so it could be neither sent nor logged."""
+    raw = json.loads(text)
+    json.dumps(raw, ensure_ascii=False).encode()
+    return raw
+
+
 def check_names(raw: Mapping[str, Any], known: Iterable[str], place: str = "") -> None:
     """Refuse a table with a name that is not among those that are known."""
     there = list(known)

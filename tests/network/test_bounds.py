@@ -324,6 +324,14 @@ def test_a_call_of_lists_in_lists_without_end_is_refused_as_any_other() -> None:
             check_call('{"groups": ' + "[" * deep + '"' + "x" * 300 + '"' + "]" * deep + "}", SIZES)
 
 
+@pytest.mark.parametrize("text", ['{"a": "\\ud800"}', '{"\\udc80": 1}', '{"method": {"groups": [["\\ude00\\ud83d"]]}}'])
+def test_half_a_character_stands_nowhere_in_a_call(text: str) -> None:
+    """A party could neither log it nor answer with it; a whole one, spelt as JSON does, is a word as any other."""
+    with pytest.raises(InvalidInput, match="no job that this version of colonnade knows"):
+        check_call(text, SIZES)
+    check_call('{"a": "\\ud83d\\ude00"}', SIZES)
+
+
 def test_a_call_has_room_for_numbers_of_its_columns_and_pairs_of_parties() -> None:
     assert Sizes(3, 5, 20).call == 2**21 + 64 * (5 + 9)
 

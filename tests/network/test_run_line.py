@@ -154,6 +154,21 @@ def test_records_of_a_run_appear_in_the_services_log_as_they_were(ends: Ends, ca
     assert found == [("colonnade.test.run", *level, "3 left", 7, "{'a'}") for level in levels]
 
 
+def test_what_quotes_a_path_whose_bytes_are_no_letters_is_told_all_the_same(ends: Ends, caplog) -> None:
+    """Python reads such a byte as half a character, which no message can carry: a run could not say how it ended."""
+    path = os.fsdecode(b"/hub-\xff/runs")
+    ends.board.answers = {"a": PeerFailed(f"cannot write to {path}")}
+    assert str(ends.line.ask("a", b"?").exception(20)) == r"cannot write to /hub-\udcff/runs"
+    with caplog.at_level(logging.INFO, "colonnade.test"):
+        record = logging.makeLogRecord({"name": "colonnade.test.run", "levelno": logging.INFO, "levelname": "INFO"})
+        record.msg, record.where, record.place = f"left {path}", path, SimpleNamespace(path=path)  # type: ignore[attr-defined]
+        PipeLog(ends.line).emit(record)
+        ends.line.over("again", f"cannot write to {path}; Überlauf", "run")
+    assert ends.desk.ending == ("again", r"cannot write to /hub-\udcff/runs; Überlauf")
+    (told,) = caplog.records
+    assert (told.getMessage(), told.where) == (r"left /hub-\udcff/runs", r"/hub-\udcff/runs")
+
+
 def test_a_run_in_a_process_of_its_own_has_the_services_file_and_gives_up_its_place_to_wait(tmp_path) -> None:
     (tmp_path / "locks").mkdir()
     pipe, theirs = Pipe()

@@ -7,13 +7,13 @@ operator disturbed. K parties hold p columns of n rows. What has no line of its 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput
+from colonnade.fields import parse_json
 
 CEILING = 8 << 20  # bytes of a call, whatever the federation
 ROUNDS = 10**7
@@ -132,7 +132,7 @@ def check_call(text: str, sizes: Sizes) -> None:
     if len(text) > sizes.call:
         raise InvalidInput(f"a job of {len(text):,} bytes is over the {sizes.call:,} that this federation may propose.")
     try:
-        _check_value(json.loads(text), sizes, "call", _DEPTH)
+        _check_value(parse_json(text), sizes, "call", _DEPTH)
     except InvalidInput:
         raise
     except (ValueError, RecursionError) as error:

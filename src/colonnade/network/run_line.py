@@ -109,7 +109,7 @@ class RunLine:
 
     def over(self, state: str, why: str, run: str) -> None:
         """The last word: how the job ended, or why it must be tried again. Waits until the service has it."""
-        self._send("over", {"state": state, "why": why, "run": run}).result()
+        self._send("over", {"state": state, "why": in_utf8(why), "run": run}).result()
 
     def _lines(self) -> Mapping[str, tuple[bool, str | None]]:
         found: Mapping[str, tuple[bool, str | None]] = self._send("lines", {}).result().head["lines"]
@@ -188,9 +188,14 @@ class PipeLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         own = {name: value for name, value in vars(record).items() if name not in _USUAL}
-        figures = {name: v if isinstance(v, int | float | str | None) else str(v) for name, v in own.items()}
+        figures = {name: v if isinstance(v, int | float | None) else in_utf8(str(v)) for name, v in own.items()}
         usual = {"name": record.name, "levelno": record.levelno, "levelname": record.levelname}
-        self.line.note({**figures, **usual, "msg": record.getMessage()})
+        self.line.note({**figures, **usual, "msg": in_utf8(record.getMessage())})
+
+
+def in_utf8(text: str) -> str:
+    """What people read, as msgpack takes it: a path may have bytes that are no letters, and errors quote paths."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 class RunProcess:
@@ -252,7 +257,7 @@ class RunProcess:
 
     def _fail(self, number: int, error: BaseException) -> None:
         word = next((word for word, kind in _FAILURES.items() if isinstance(error, kind)), "stopped")
-        self._out.put(pack({"number": number, "failure": word, "why": str(error)}))
+        self._out.put(pack({"number": number, "failure": word, "why": in_utf8(str(error))}))
 
     def _lines(self, asked: Parcel) -> None:
         here = self.board.connected()
