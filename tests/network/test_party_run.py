@@ -9,13 +9,14 @@ import pytest
 
 from colonnade.errors import ProtocolError, WireError
 from colonnade.network import party_run
+from colonnade.network.hub_run import read_outcome
 from colonnade.network.party_run import PartyRun, Proposal, absence_in_words
 from colonnade.network.party_service import PartyService
-from colonnade.network.questions import Based, Sent, letters_in, pack, read_as
+from colonnade.network.questions import Based, Counted, Sent, encode_answer, letters_in, pack, read_as
 from colonnade.runtime.hosted_node import Turn
 from colonnade.runtime.program import Direct
 from colonnade.runtime.turns import MOST
-from colonnade.runtime.wire import Letter, encode
+from colonnade.runtime.wire import Communication, Letter, Traffic, encode
 
 pytestmark = pytest.mark.chance(0, "names of files alone are drawn: no claim depends on them")
 
@@ -94,6 +95,41 @@ def test_an_answer_has_no_more_letters_than_a_hub_reads():
     one.waiting = [Letter("a", "b", place, 1, b"") for place in range(2 * MOST + 1)]
     found = [one.say_again(None) for _ in range(3)]
     assert [(len(said.letters), said.more) for said in found] == [(MOST, True), (MOST, True), (1, False)]
+
+
+@pytest.mark.parametrize(("name", "most"), [("a", 1000), ("a" * 200, 153)])
+def test_what_was_sent_in_however_many_rounds_fits_into_one_answer_with_every_byte_counted(name, most, monkeypatch):
+    """Here in a thousand lines of 100 kB, whichever is less."""
+    assert (party_run.LINES, party_run.LARGEST) == (1 << 19, 64 << 20)
+    monkeypatch.setattr(party_run, "LINES", 1000)
+    monkeypatch.setattr(party_run, "LARGEST", 100_000)
+    rounds = 5 * most
+    kinds = {"Bid": [1, 40, 3], "Finish": [2, 5, 0]}
+    lines = {(name, "coordinator", kind, t): counts for t in range(rounds) for kind, counts in kinds.items()}
+    one = run_of(node=SimpleNamespace(finished=True, result=None), run="run", outcome=lambda: (None, Traffic(lines)))
+    one.host.setup.remark = lambda _: ""
+    one.host.ledger = SimpleNamespace(tell_operator=lambda *_: None)
+    raw = encode_answer(one.outcome())
+    _, told = read_outcome(name, read_as(Counted, raw))
+    assert len(raw) <= 100_000
+    assert most / 2 <= len(told.lines) <= most
+    assert Communication.of(told).rounds == rounds - 1
+    for kind, counts in kinds.items():
+        found = [told.lines[line] for line in told.lines if line[2] == kind]
+        assert [sum(figures) for figures in zip(*found, strict=True)] == [rounds * count for count in counts]
+
+
+def test_rounds_stand_together_under_their_last_and_the_beginning_alone():
+    sent = Traffic(
+        {("a", to, "Bid", t): [1, 10 + t, 1] for t in (0, 1, 2, 3, 4, 7) for to in "bc" if t != 3 or to == "b"}
+    )
+    assert sent.in_lines(11) is sent
+    by_two = {0: [1, 10, 1], 2: [2, 23, 2], 4: [2, 27, 2], 7: [1, 17, 1]}
+    found = sent.in_lines(10)
+    assert {line[3]: counts for line, counts in found.lines.items() if line[1] == "b"} == by_two
+    assert {line[3] for line in found.lines if line[1] == "c"} == {0, 2, 4, 7}
+    assert len(sent.in_lines(4).lines) == 4
+    assert len(sent.in_lines(1).lines) == 4  # the rounds of an edge, and what came before them: there is no less
 
 
 def test_only_what_was_sent_again_takes_the_hub_and_all_of_it_does():

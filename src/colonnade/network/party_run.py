@@ -29,7 +29,7 @@ from colonnade.model.answer import Own
 from colonnade.model.job import Job, curves_in_words
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData, Scoring, part_path
-from colonnade.network.questions import Counted, Frames, Promised, Sent, Turned, letters_in, letters_out
+from colonnade.network.questions import LINES, Counted, Frames, Promised, Sent, Turned, letters_in, letters_out
 from colonnade.privacy.conditions import Condition
 from colonnade.privacy.events import Plan
 from colonnade.privacy.keyring import Keyring
@@ -38,8 +38,9 @@ from colonnade.privacy.store import write_synced
 from colonnade.runtime.hosted_node import HostedNode, Turn, code_of
 from colonnade.runtime.program import COORDINATOR, Sealed
 from colonnade.runtime.turns import MOST
-from colonnade.runtime.wire import Letter, decode, encode, type_name
+from colonnade.runtime.wire import LARGEST, Letter, Traffic, decode, encode, type_name
 
+_LINE = 52  # bytes of a line of what was sent, beside its names: they and four numbers in msgpack
 PARCEL = 48 << 20  # bytes of letters that one answer carries; the rest waits for the next question
 UNPINNED = (
     "this method seals masked rows to the coordinator, and the federation file does not pin its key. Nothing was sent. "
@@ -331,7 +332,8 @@ class PartyRun:
         remark = host.setup.remark(host.node.result) or "no rows were over the public bound"
         host.ledger.tell_operator(host.run, remark)
         result, traffic = host.outcome()
-        lines = tuple((*line, *counts) for line, counts in traffic.table.items())
+        counts = traffic.in_lines(lines_in_answer(traffic)).table
+        lines = tuple((*line, *found) for line, found in counts.items())
         answer = result.answer if isinstance(result, Own) else None
         return Counted(traffic=lines, status=None if answer is None else answer.status.name)
 
@@ -356,6 +358,13 @@ class PartyRun:
                 self.scoring.keep_rows(run, self.proposal.agreement)
             write_synced(part_path(self.scoring.store, run), json.dumps(text, indent=1).encode(), private=True)
         self.kept = True
+
+
+def lines_in_answer(traffic: Traffic) -> int:
+    """How many lines of what was sent an answer has room for, names being as long as they are."""
+    names = {name for line in traffic.lines for name in line[:3]}
+    longest = 3 * max((len(name.encode()) for name in names), default=0)
+    return min(LINES, LARGEST // (longest + _LINE))
 
 
 def cover_letter(cover: Keyring, letter: Letter) -> Letter:

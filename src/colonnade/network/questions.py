@@ -28,7 +28,8 @@ from colonnade.runtime.wire import LONGEST_NAME, Frame, Letter
 RUNS = 4096  # runs that one question tells the end of
 _FEW = 1 << 16  # members of a table, whatever the federation; what it bounds itself is compared afterwards
 _BLOBS = 1 << 16
-_MANY = 1 << 19  # notes of a run, or lines of what was sent in it
+_NOTES = 1 << 19  # of a turn
+LINES = 1 << 19  # of what was sent in a run
 T = TypeVar("T")
 
 # ------------------------------------------------------------------------------------------------ fields
@@ -212,14 +213,14 @@ class Sent(Said, frozen=True, kw_only=True):
 class Turned(Sent, frozen=True, kw_only=True):
     finished: bool
     wait: Annotated[tuple[Word, ...], Meta(max_length=_FEW)]
-    notes: Annotated[tuple[Note, ...], Meta(max_length=_MANY)]
+    notes: Annotated[tuple[Note, ...], Meta(max_length=_NOTES)]
     told: Count
     failure: int
 
 
 class Counted(Said, frozen=True, kw_only=True):
     # Sender, receiver, kind and round; messages, bytes and numbers.
-    traffic: Annotated[tuple[tuple[Word, Word, Word, Count, Count, Count, Count], ...], Meta(max_length=_MANY)]
+    traffic: Annotated[tuple[tuple[Word, Word, Word, Count, Count, Count, Count], ...], Meta(max_length=LINES)]
     status: Short | None
 
 

@@ -268,8 +268,33 @@ class Traffic:
     def add(self, other: Traffic) -> None:
         """Count what another one counted, too."""
         for key, counts in other.lines.items():
-            mine = self.lines.setdefault(key, [0, 0, 0])
-            mine[:] = [a + b for a, b in zip(mine, counts, strict=True)]
+            self._add_line(key, counts)
+
+    def _add_line(self, key: tuple[str, str, str, int], counts: Sequence[int]) -> None:
+        mine = self.lines.setdefault(key, [0, 0, 0])
+        mine[:] = [a + b for a, b in zip(mine, counts, strict=True)]
+
+    def in_lines(self, most: int) -> Traffic:
+        """The same counts in at most so many lines, where there are no more edges and kinds: in a very long run 2, 4, 8
+        and so on rounds stand together, under the last of them; what comes before the first stays alone."""
+        last = max((line[3] for line in self.lines), default=0)
+        found = self
+        together = 1
+        while len(found.lines) > most and together <= last:
+            together *= 2
+            found = found._by_rounds(together)
+        return found
+
+    def _by_rounds(self, together: int) -> Traffic:
+        ends: dict[tuple[str, str, str, int], int] = {}
+        for sender, receiver, kind, number in self.lines:
+            block = (sender, receiver, kind, -(-number // together))
+            ends[block] = max(number, ends.get(block, 0))
+        made = Traffic()
+        for (sender, receiver, kind, number), counts in self.lines.items():
+            end = ends[sender, receiver, kind, -(-number // together)]
+            made._add_line((sender, receiver, kind, end), counts)
+        return made
 
     @property
     def table(self) -> dict[TrafficRow, tuple[int, int, int]]:
@@ -288,7 +313,8 @@ class Communication:
     Parameters
     ----------
     lines
-        Sender, receiver, type, round, messages and bytes, for each edge, message type and round.
+        Sender, receiver, type, round, messages and bytes, for each edge, message type and round. Between organisations,
+        what a party sent in a very long run stands by several rounds, under the last of them.
     numbers
         How many numbers the messages of each line held; a sparse entry counts two.
     gaps
