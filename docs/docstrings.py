@@ -34,7 +34,7 @@ HELD = (
     "attacks.lower_bound.Verdict",
     "data.party.Alignment",
     "data.schema.column.Column",
-    "model.coefficients.Coefficients",
+    "model.facts.Coefficients",
     "privacy.block.Unit",
     "problem.inference.Share",
     "problem.inference.Test",

@@ -39,7 +39,7 @@ _NAMES = {  # the public names, by the module that defines them
     "methods.graph.tls": "GraphTLS",
     "methods.graph.zeroth": "GraphZerothOrder",
     "model.answer": "Status",
-    "model.coefficients": "CoefficientPath",
+    "model.facts": "CoefficientPath",
     "network.certs": "Tls",
     "network.hub": "Grpc",
     "privacy.block": "COLUMN",

@@ -39,7 +39,7 @@ from colonnade.methods.graph.ridge import GraphRidge
 from colonnade.methods.graph.tls import GraphTLS
 from colonnade.methods.graph.zeroth import GraphZerothOrder
 from colonnade.model.answer import Status
-from colonnade.model.coefficients import CoefficientPath
+from colonnade.model.facts import CoefficientPath
 from colonnade.network.certs import Tls
 from colonnade.network.hub import Grpc
 from colonnade.privacy.block import COLUMN

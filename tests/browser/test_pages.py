@@ -13,7 +13,7 @@ import pytest
 import colonnade as co
 from colonnade.runs.evaluation import evaluate_fit
 from colonnade.views.page import write_report
-from colonnade.views.quality import Quality
+from colonnade.views.verdict import Quality
 from tests.helpers import in_a_browser
 from tests.helpers.in_a_browser import CHROMIUM, CUT, every_look
 from tests.helpers.live_view import serving

@@ -16,7 +16,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 import colonnade as co
 from colonnade.cli.terminal import UNCUT
 from colonnade.privacy.conditions import Code, Condition
-from colonnade.views.brief import privacy_in_short
+from colonnade.views.verdict import privacy_in_short
 from tests.helpers.study_commands import INIT, LABEL, call, done
 from tests.helpers.study_files import three_parties
 

@@ -26,7 +26,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.runtime import ray as engines
-from colonnade.runtime.promise import Answered, Computed
+from colonnade.runtime.host import Answered, Computed
 from colonnade.runtime.ray import Host, Ray
 from tests.helpers.contract import EVERY_METHOD, METHODS, federation, fitted
 

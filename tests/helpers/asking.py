@@ -23,7 +23,7 @@ from colonnade.network.questions import Question
 from colonnade.privacy.events import Policy
 from colonnade.privacy.store import Row
 from colonnade.runs import budgets as budget
-from colonnade.runtime.promise import Promise
+from colonnade.runtime.host import Promise
 from tests.helpers.contract import EVERY_METHOD, federation
 from tests.helpers.organisations import SERVER, Organisations
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from colonnade.runtime.host import AskedHost
-from colonnade.runtime.promise import Answered, Promise
+from colonnade.runtime.host import Answered, AskedHost, Promise
 
 
 def hosts(names: Iterable[str], promise: Callable[..., Promise[Any]]) -> dict[str, AskedHost]:

@@ -18,7 +18,7 @@ from colonnade.data.schema.columns import Numeric
 from colonnade.data.schema.table import Schema
 from colonnade.network.party_data import PartyData
 from colonnade.network.questions import Parcel, Said
-from colonnade.runtime.promise import Answered
+from colonnade.runtime.host import Answered
 from tests.helpers.organisations import Organisations
 from tests.helpers.stub_hub import AskedOf, Straw, heard
 

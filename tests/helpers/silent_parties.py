@@ -10,7 +10,7 @@ import colonnade as co
 from colonnade.network.questions import BY_NAME, Question, Said
 from colonnade.network.refusals import silence
 from colonnade.network.transport.envelope import PeerTimeout
-from colonnade.runtime.promise import Answered
+from colonnade.runtime.host import Answered
 from tests.helpers.organisations import Organisations
 from tests.helpers.stub_hub import AskedOf, Straw
 

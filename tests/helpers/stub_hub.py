@@ -27,9 +27,8 @@ from colonnade.network.questions import BY_NAME, Parcel, Said, Sent, letters_in,
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.events import Event
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.runtime.host import Lost
+from colonnade.runtime.host import Answered, Lost
 from colonnade.runtime.program import FailureCode
-from colonnade.runtime.promise import Answered
 from tests.helpers.contract import EVERY_METHOD, Case, federation
 from tests.helpers.organisations import COORDINATOR_IDENTITY, COORDINATOR_KEY, Organisations
 

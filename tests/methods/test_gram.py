@@ -32,7 +32,7 @@ from colonnade.methods.gram.rule import (
     prepare,
 )
 from colonnade.methods.gram.solve import solve
-from colonnade.model.release import Sums
+from colonnade.model.answer import Sums
 from colonnade.problem import (
     Absolute,
     ElasticNet,

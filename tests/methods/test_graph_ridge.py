@@ -221,7 +221,7 @@ def test_a_start_prints_as_a_digest_of_all_of_it_and_does_not_travel(kind):
 
 
 def test_a_fit_whose_parties_keep_their_coefficients_is_no_start():
-    from colonnade.model.coefficients import Coefficients
+    from colonnade.model.facts import Coefficients
 
     with pytest.raises(co.HeldByParty):
         co.GraphRidge(start=Coefficients({"a": np.zeros(2)}, elsewhere=("b",)))

@@ -24,8 +24,7 @@ from colonnade.network.party_run import Approvals, Request
 from colonnade.network.party_service import DIVERGED, OK, UNDECIDED, PartyService
 from colonnade.network.questions import Said, pack, unpack
 from colonnade.network.rate_limit import RateLimit
-from colonnade.runtime.host import Lost
-from colonnade.runtime.promise import Answered
+from colonnade.runtime.host import Answered, Lost
 from colonnade.runtime.run_store import abort_run
 from tests.helpers.contract import Case, federation
 from tests.helpers.organisations import SERVER, Organisations

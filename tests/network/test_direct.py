@@ -30,8 +30,8 @@ from colonnade.network.party_file import PartyFile  # noqa: E402
 from colonnade.network.party_service import OK, UNAVAILABLE, UNKNOWN  # noqa: E402
 from colonnade.network.questions import letters_in, pack, read_as  # noqa: E402
 from colonnade.network.transport.metrics import Metrics  # noqa: E402
+from colonnade.runtime.host import Computed  # noqa: E402
 from colonnade.runtime.program import Direct, Sealed  # noqa: E402
-from colonnade.runtime.promise import Computed  # noqa: E402
 from colonnade.runtime.wire import Letter, decode, encode  # noqa: E402
 from tests.helpers.contract import RIDGE, Case, federation  # noqa: E402
 from tests.helpers.frames import with_letters  # noqa: E402

@@ -16,9 +16,8 @@ from colonnade.network.hub_run import HubRun, LostParties, RemoteParty, RunLog, 
 from colonnade.network.questions import RUNS, Promised, Question, Said, Sent, letters_out, pack
 from colonnade.network.refusals import PeerBroken, PeerRefused, PeerUndecided
 from colonnade.privacy.ending import ABORTED, FINISHED, Ending, How
-from colonnade.runtime.host import Lost
+from colonnade.runtime.host import Answered, Lost
 from colonnade.runtime.program import COORDINATOR, Direct
-from colonnade.runtime.promise import Answered
 from colonnade.runtime.wire import Letter, encode
 from tests.helpers.hosts import answering
 

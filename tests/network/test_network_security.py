@@ -26,8 +26,7 @@ from colonnade.network.hub_run import HubRun, RemoteParty, check_promise, read_o
 from colonnade.network.party_service import UNDECIDED  # noqa: E402
 from colonnade.network.questions import Question, read_as, unpack  # noqa: E402
 from colonnade.network.transport.envelope import METHOD, EnvelopeKind, PartyHello, Welcome, greeting, parse  # noqa: E402
-from colonnade.runtime.host import Lost  # noqa: E402
-from colonnade.runtime.promise import Answered  # noqa: E402
+from colonnade.runtime.host import Answered, Lost  # noqa: E402
 from tests.helpers.contract import federation, fitted  # noqa: E402
 from tests.helpers.organisations import Organisations, same_arrays  # noqa: E402
 from tests.helpers.parties_at_work import PATIENCE, at_work, damaged  # noqa: E402

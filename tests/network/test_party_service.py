@@ -37,9 +37,9 @@ from colonnade.network.questions import Parcel, Question, Said, pack, unpack
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.privacy.block import Unit
 from colonnade.privacy.ending import Ending, How
+from colonnade.runtime.host import Answered
 from colonnade.runtime.hosted_node import FINAL
 from colonnade.runtime.program import Failed, FailureCode
-from colonnade.runtime.promise import Answered
 from colonnade.runtime.wire import Letter, decode, encode
 from tests.helpers import stub_hub
 from tests.helpers.contract import EVERY_METHOD, Case, federation, fitted

@@ -27,7 +27,7 @@ from colonnade.network.alignment import DECOYS, forget
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_service import OK
 from colonnade.network.questions import unpack
-from colonnade.runtime.promise import Computed
+from colonnade.runtime.host import Computed
 from tests.helpers.matching import COMMON, MOST, ROWS, Watched, _logged, asked, check_rows, key, keyed, last_seen, until  # noqa: F401
 from tests.helpers.organisations import Organisations
 from tests.helpers.parties_at_work import damaged

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.runs import bins
-from colonnade.runs.bins import bounds_of, in_whole_numbers, ranges
-from colonnade.runs.effects import Effect
+from colonnade.runs import effects
+from colonnade.runs.effects import Effect, bounds_of, in_whole_numbers, ranges
 
 
 def line(low: float, high: float, **more) -> Effect:
@@ -40,7 +39,7 @@ def test_so_many_bins_as_were_asked_for_are_as_even_as_round_edges_allow():
     ],
 )
 def test_candidates_are_multiples_of_1_2_or_5_and_about_64(low, high, least, values):
-    assert bins._round_values(low, high, least) == pytest.approx(values.tolist(), rel=1e-9)
+    assert effects._round_values(low, high, least) == pytest.approx(values.tolist(), rel=1e-9)
 
 
 @pytest.mark.parametrize(

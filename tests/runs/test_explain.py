@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.model.coefficients import Coefficients
+from colonnade.model.facts import Coefficients
 from tests.helpers.lending import PROBLEM, SCHEMAS, exact_fit, side_by_side, tables
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")

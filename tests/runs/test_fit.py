@@ -488,7 +488,7 @@ def test_scores_of_other_columns_are_refused(fitted):
 
 
 def test_what_stays_at_a_party_is_refused_by_name():
-    from colonnade.model.coefficients import Coefficients
+    from colonnade.model.facts import Coefficients
 
     held = Coefficients({"a": np.ones(2)}, elsewhere=("b",))
     with pytest.raises(co.HeldByParty, match=r"'b'.*ask its operator"):

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import colonnade as co
-from colonnade.model.coefficients import Coefficients
+from colonnade.model.facts import Coefficients
 from colonnade.problem.link import Link
 from tests.helpers.lending import tables
 

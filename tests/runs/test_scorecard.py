@@ -21,11 +21,10 @@ from sklearn.isotonic import isotonic_regression
 from sklearn.metrics import roc_auc_score
 
 import colonnade as co
-from colonnade.model.coefficients import Coefficients
+from colonnade.model.facts import Coefficients
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.problem.link import Link
-from colonnade.runs.bins import MOST, bounds_of, in_order
-from colonnade.runs.effects import Effect
+from colonnade.runs.effects import MOST, Effect, bounds_of, in_order
 from colonnade.runs.evidence import ClassSums, Witness
 from colonnade.runs.scorecard import _bin_names, _numbers
 from colonnade.views import scorer

@@ -16,11 +16,10 @@ import colonnade as co
 from colonnade.cli import party
 from colonnade.errors import LeakError, PeerFailed
 from colonnade.network.questions import Question, letters_out, pack, read_as
-from colonnade.runtime.host import Lost
+from colonnade.runtime.host import Answered, Computed, Lost, gather_answers, wait_for_all
 from colonnade.runtime.hosted_node import FINAL, HostedNode, Joined, Turn, _Loop
 from colonnade.runtime.node import LOST
 from colonnade.runtime.program import FailureCode
-from colonnade.runtime.promise import Answered, Computed, gather_answers, wait_for_all
 from colonnade.runtime.turns import Turns, _last_words, _missed, check_records
 from colonnade.runtime.wire import Letter, Traffic
 from tests.helpers.hosts import answering, hosts, silent

@@ -15,9 +15,9 @@ from colonnade.network.party_run import Request
 from colonnade.privacy.conditions import MEANINGS, Code, Condition, Kind, of_kind
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.statement import OF_TRUST, Guarantee, Privacy, PrivacyStatement, guarantee_under
-from colonnade.views.brief import privacy_in_short
 from colonnade.views.officer import PUBLIC, STANDING, render_officer
 from colonnade.views.page import render_report
+from colonnade.views.verdict import privacy_in_short
 from tests.helpers.verdicts import (
     exact,  # noqa: F401  fixtures
     private,  # noqa: F401  fixtures

@@ -12,7 +12,7 @@ import statsmodels.api as sm
 import colonnade as co
 from colonnade.views.model import EffectCurve, EffectCurves, probability
 from colonnade.views.page import render_report
-from colonnade.views.quality import Quality
+from colonnade.views.verdict import Quality
 from tests.helpers.exact_fits import CLASSES, design, fitted, tables
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")

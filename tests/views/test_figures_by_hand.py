@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from colonnade.model.coefficients import CoefficientPath, Coefficients
+from colonnade.model.facts import CoefficientPath, Coefficients
 from colonnade.views import model, parts, verdict
 from colonnade.views.scorecard import CardColumn, CardFacts, CardLine, about, by_information
 

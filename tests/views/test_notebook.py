@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import colonnade as co
-from colonnade.model.coefficients import Coefficients
+from colonnade.model.facts import Coefficients
 from colonnade.notebook import MOST_ROWS, Grid, bar, shown
 from colonnade.runs import progress
 

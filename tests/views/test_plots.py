@@ -11,11 +11,11 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import colonnade as co
-from colonnade.model.coefficients import CoefficientPath, Coefficients
+from colonnade.model.facts import CoefficientPath, Coefficients
 from colonnade.runs import plots
 from colonnade.runs.evaluation import area
 from colonnade.runtime.wire import Communication
-from colonnade.views.quality import Evaluation
+from colonnade.views.verdict import Evaluation
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 

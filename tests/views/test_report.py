@@ -19,13 +19,13 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 import colonnade as co
-from colonnade.model.coefficients import Coefficients
+from colonnade.model.facts import Coefficients
 from colonnade.runs.evaluation import GROUPS, area, evaluate_fit, grouped, roc_curve
 from colonnade.views import chart
 from colonnade.views import verdict as odds
 from colonnade.views.page import render_report, write_report
 from colonnade.views.parts import human_bytes
-from colonnade.views.quality import Quality
+from colonnade.views.verdict import Quality
 from tests.helpers.pages import Page, contrast, table_of
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")

@@ -61,8 +61,8 @@ def run(
     """
     with explained(SAME):
         from colonnade.runs.config import load_job, save_finished
-        from colonnade.views.brief import facts_in_short
         from colonnade.views.page import check_target
+        from colonnade.views.verdict import facts_in_short
 
         log_to_stderr(as_json, quiet or dry_run)
         check_service()

@@ -35,10 +35,9 @@ from colonnade.problem import L1Ball, Logistic, Problem, Ridge
 from colonnade.runs.evaluation import area_error
 from colonnade.runs.fit import fit
 from colonnade.runs.result import Fit
-from colonnade.views.brief import facts_in_short
 from colonnade.views.page import write_report
 from colonnade.views.parts import human_bytes, message_words, with_error
-from colonnade.views.quality import Quality
+from colonnade.views.verdict import Quality, facts_in_short
 
 if TYPE_CHECKING:
     import polars as pl

@@ -13,7 +13,7 @@ from colonnade.cli import options
 from colonnade.cli.terminal import answer, answers, busy, check_new, explained, finite, lined, table_of
 
 if TYPE_CHECKING:
-    from colonnade.views.quality import Evaluation
+    from colonnade.views.verdict import Evaluation
 
 AGAIN = "interrupted; nothing was kept. The same command begins again and costs nothing."
 NOT_PRIVATE = (

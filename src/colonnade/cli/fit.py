@@ -54,7 +54,7 @@ def fit(
     """
     with explained(STOPPED):
         from colonnade.runs.config import load_config
-        from colonnade.views.brief import facts_in_short
+        from colonnade.views.verdict import facts_in_short
 
         asked = load_config(config, epsilon=epsilon, delta=delta, public=bounds_are_public)
         if output is not None:

@@ -30,7 +30,7 @@ def show(
     Example: colonnade release show fit.json
     """
     with explained():
-        from colonnade.views.brief import privacy_in_short
+        from colonnade.views.verdict import privacy_in_short
 
         release = co.Release.load(file)
         columns: list[dict[str, Any]] = [

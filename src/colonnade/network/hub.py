@@ -36,10 +36,9 @@ from colonnade.network.transport.metrics import Metrics
 from colonnade.notebook import explain
 from colonnade.privacy.events import quorum_of
 from colonnade.privacy.keyring import public_key
-from colonnade.runtime.host import Distributed, Lost, NodeLogs
+from colonnade.runtime.host import Computed, Distributed, Lost, NodeLogs, Promise, gather_answers
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId
-from colonnade.runtime.promise import Computed, Promise, gather_answers
 
 CLOCKS = 60.0  # seconds that two clocks may differ before `check` warns
 GLANCE = 1.0  # seconds before a party whose operator has not decided is asked again

@@ -37,11 +37,21 @@ from colonnade.network.replaced_ledger import is_replaced
 from colonnade.privacy.ending import FINISHED, Ending, How
 from colonnade.privacy.events import Plan
 from colonnade.privacy.ledger import ADMIN, Replaced, Terms
-from colonnade.runtime.host import Host, Lost, NodeLogs, ask_hosts, host_here
+from colonnade.runtime.host import (
+    Answered,
+    Computed,
+    Host,
+    Lost,
+    NodeLogs,
+    Promise,
+    ask_hosts,
+    gather_answers,
+    host_here,
+    wait_for_all,
+)
 from colonnade.runtime.hosted_node import Head, HostedNode, Joined, Outcome, Standing, Turn
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, Direct, FailureCode, NodeId
-from colonnade.runtime.promise import Answered, Computed, Promise, gather_answers, wait_for_all
 from colonnade.runtime.turns import Turns
 from colonnade.runtime.wire import HEADER_SIZE, Communication, Letter, Traffic, TrafficRow, encode
 

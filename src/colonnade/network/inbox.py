@@ -25,7 +25,7 @@ from pathlib import Path
 
 from colonnade.errors import InvalidInput, PolicyRefused, StoreError
 from colonnade.network.party_run import Request, Undecided
-from colonnade.network.shared_file import SharedFile
+from colonnade.privacy.database import SharedFile
 
 MOST = 200  # questions that are open
 KEPT = 1000  # questions of which an answer, or that nobody answered, is still known

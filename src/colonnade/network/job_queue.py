@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import InvalidInput, StoreError
-from colonnade.network.shared_file import SharedFile
+from colonnade.privacy.database import SharedFile
 
 MOST = 1000  # jobs that are not over
 LARGEST = 1 << 20  # bytes of a job file

@@ -1,4 +1,5 @@
-"""How a SQLite file of a store is opened: its owner's alone, readers beside one writer, by several processes at once.
+"""The SQLite files of a store, and those beside it that a service and its operator's commands write to (`SharedFile`:
+the inbox, the job queue): its owner's alone, readers beside one writer, by several processes at once.
 
 A new file is turned to write-ahead logging by whoever opens it first. Two that open it at the same moment both read it,
 and each waits for the other to stop reading: SQLite tells one of them at once that the file is locked, however long its
@@ -7,9 +8,11 @@ timeout is. That one tries again.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sqlite3
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -92,3 +95,83 @@ def explain(path: Path, error: sqlite3.DatabaseError | OSError) -> Exception:
         f"cannot write {path}: {said}. Nothing was sent that is not recorded; free space or make the folder "
         "writable, then repeat the same call to go on where the run stopped."
     )
+
+
+_KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "None": type(None)}
+_LARGEST = 1e11  # of counts and times: within what calendars know
+
+
+class SharedFile:
+    """One such file: its connection, its transactions, and what to do when the disk says no."""
+
+    def __init__(self, path: Path, schema: str, number: int, advice: str) -> None:
+        """number  the format, which the file keeps
+        advice  what to do if it cannot be written.
+        """
+        self.path = path
+        self._advice = advice
+        with self.explained():
+            self.db = open_database(path)
+        try:
+            self._settle(schema, number)
+        except BaseException:
+            self.db.close()
+            raise
+
+    def _settle(self, schema: str, number: int) -> None:
+        if self._format() == number:
+            return
+        with self.atomic():
+            found = self._format()  # again: another process may have been here first
+            if found not in (0, number):
+                raise StoreError(f"{self.path} was written by another Colonnade (format {found}). Install that one.")
+            if found != number:
+                for statement in schema.split(";"):
+                    self.db.execute(statement)
+                self.db.execute(f"pragma user_version = {number}")
+
+    def _format(self) -> int:
+        with self.explained():
+            return int(self.db.execute("pragma user_version").fetchone()[0])
+
+    def close(self) -> None:
+        self.db.close()
+
+    @contextlib.contextmanager
+    def atomic(self, *keeping: type[Exception]) -> Iterator[None]:
+        """One transaction, taken before reading; what was written stays also after errors of the types `keeping`."""
+        with self.explained():
+            self.db.execute("begin immediate")
+            try:
+                yield
+                self.db.execute("commit")
+            except keeping:
+                self.db.execute("commit")
+                raise
+            finally:
+                if self.db.in_transaction:
+                    self.db.execute("rollback")
+
+    def check_kinds(self, row: Sequence[object], kinds: Sequence[str]) -> None:
+        """StoreError where a value of a row is of another kind than was written: "str", "int", "float | None"."""
+        for value, kind in zip(row, kinds, strict=True):
+            wanted = tuple(_KINDS[one] for one in kind.split(" | "))
+            whole = isinstance(value, int) and "float" in kind
+            sensible = not isinstance(value, int | float) or abs(value) <= _LARGEST
+            if not ((isinstance(value, wanted) or whole) and sensible):
+                raise StoreError(
+                    f"{self.path} is damaged: it holds {type(value).__name__} where {kind} was written. Restore a copy "
+                    "of it, or remove the file to begin another."
+                )
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turn what SQLite and the system say about the disk into what the user can do."""
+        try:
+            yield
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            if is_busy(error):
+                why = f"another process has had it for {WAIT:g} seconds. Wait for its end and try again."
+            else:
+                why = f"{error}. {self._advice}"
+            raise StoreError(f"cannot use {self.path}: {why}") from error

@@ -23,8 +23,7 @@ from colonnade.data.schema.cells import as_frame
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.runs.evidence import CLEAR
-from colonnade.views.card_figures import STABLE, LineCount, Performance, Stability, Tenth
-from colonnade.views.scorecard import RELEASED, CardColumn
+from colonnade.views.scorecard import RELEASED, STABLE, CardColumn, LineCount, Performance, Stability, Tenth
 
 if TYPE_CHECKING:
     from colonnade.runs.scorecard import Scorecard

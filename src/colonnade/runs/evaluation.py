@@ -19,7 +19,7 @@ from colonnade.data.classes import as_named, called, count_strange, signs_of
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.runs.new_rows import shifted_scores
-from colonnade.views.quality import BASES, Evaluation
+from colonnade.views.verdict import BASES, Evaluation
 
 if TYPE_CHECKING:
     from colonnade.runs.result import Fit

@@ -33,7 +33,7 @@ from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod, Method
 from colonnade.methods.node_setup import terms_of
 from colonnade.model.answer import Answer, Own, Swamped
-from colonnade.model.coefficients import CoefficientPath, Coefficients
+from colonnade.model.facts import CoefficientPath, Coefficients
 from colonnade.model.job import Job
 from colonnade.privacy import statement as stating
 from colonnade.privacy.block import Block
@@ -49,11 +49,10 @@ from colonnade.runs.progress import Show, progress_bar
 from colonnade.runs.refit import of_columns, places_of
 from colonnade.runs.release import release_of
 from colonnade.runs.result import Fit
-from colonnade.runtime.host import Distributed, Host, HostedNodes, LocalNodes, ask_hosts
+from colonnade.runtime.host import Distributed, Host, HostedNodes, LocalNodes, Promise, ask_hosts
 from colonnade.runtime.hosted_node import FINAL, Engine, Head, InProcess, Outcome
 from colonnade.runtime.node import NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId, Note
-from colonnade.runtime.promise import Promise
 from colonnade.runtime.run_store import MemoryStore, RunStore, Store
 from colonnade.runtime.wire import Communication
 

@@ -15,7 +15,7 @@ from colonnade.errors import InvalidInput
 from colonnade.model.facts import left_by_round, parties_of
 from colonnade.runs.evaluation import evaluate_fit
 from colonnade.views.chart import party_colours, plotly_objects
-from colonnade.views.quality import Evaluation
+from colonnade.views.verdict import Evaluation
 
 if TYPE_CHECKING:
     from colonnade.runs.result import Fit

@@ -31,13 +31,20 @@ from colonnade.errors import InvalidInput, StoreError
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.problem.link import Link
 from colonnade.runs import card_figures
-from colonnade.runs.bins import bounds_of, holds_whole, in_order, in_whole_numbers, ranges
-from colonnade.runs.effects import Effect, effects_of, is_number
+from colonnade.runs.effects import (
+    Effect,
+    bounds_of,
+    effects_of,
+    holds_whole,
+    in_order,
+    in_whole_numbers,
+    is_number,
+    ranges,
+)
 from colonnade.runs.evidence import Witness
 from colonnade.views import scorecard as view
 from colonnade.views import scorer
-from colonnade.views.card_figures import Performance, Stability
-from colonnade.views.scorecard import CardColumn, CardFacts, CardLine
+from colonnade.views.scorecard import CardColumn, CardFacts, CardLine, Performance, Stability
 
 if TYPE_CHECKING:
     import polars as pl

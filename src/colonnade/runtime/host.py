@@ -1,18 +1,18 @@
 """The hosts of a run, as whoever drives it sees them: the same questions, wherever a host lives.
 
-A `Host` is one node with its ledger and its transcript; it promises to answer, since it may live in another process or
-in another building. `HostedNodes` are all hosts of one run, with what concerns them all together: to reserve, to be
-driven to their end, to close. An engine whose hosts live elsewhere makes them (`Distributed`); for every other engine
-`LocalNodes` keeps them in this process.
+A `Host` is one node with its ledger and its transcript. It gives a `Promise` of an answer, since it may live in another
+process or in another building; one that is here answers at once. `HostedNodes` are all hosts of one run, with what
+concerns them all together: to reserve, to be driven to their end, to close. An engine whose hosts live elsewhere makes
+them (`Distributed`); for every other engine `LocalNodes` keeps them in this process.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from colonnade.privacy.ending import Ending
 from colonnade.privacy.events import Plan
@@ -21,11 +21,89 @@ from colonnade.privacy.store import Log
 from colonnade.runtime.hosted_node import Engine, Head, HostedNode, Joined, Outcome, Standing, Turn
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import NodeId
-from colonnade.runtime.promise import Answered, Promise, wait_for_all
 from colonnade.runtime.wire import Letter, Traffic
 
 H = TypeVar("H")
+S = TypeVar("S")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Promise(Protocol[T_co]):
+    """An answer that will come: a Future, or what is made of one."""
+
+    def result(self) -> T_co:
+        """The answer, or its error; waits for it."""
+        ...
+
+    def add_done_callback(self, tell: Callable[[Any], object], /) -> None:
+        """Let somebody know when it is there."""
+        ...
+
+
+class Computed(Generic[T]):
+    """What becomes of an answer once it is there: made once, by the thread that asks for it first.
+
+    Not a Future: every message of every round makes a promise, and a Future costs as much as reading the message.
+    """
+
+    __slots__ = ("_compute", "_error", "_promised", "_value")
+
+    def __init__(self, promised: Promise[S], compute: Callable[[Promise[S]], T]) -> None:
+        self._promised: Promise[Any] | None = promised
+        self._compute: Callable[[Promise[Any]], T] = compute
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def result(self) -> T:
+        # what it was made of is not kept: answers are large
+        promised = self._promised
+        self._promised = None
+        if promised is not None:
+            try:
+                self._value = self._compute(promised)
+            except BaseException as error:
+                self._error = error
+        if self._error is not None:
+            raise self._error
+        value: T = self._value
+        return value
+
+    def add_done_callback(self, tell: Callable[[Any], object], /) -> None:
+        if self._promised is None:
+            tell(self)
+        else:
+            self._promised.add_done_callback(lambda _: tell(self))
+
+
+class Answered(Generic[T]):
+    """A promise that is kept at once."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, compute: Callable[[], T]) -> None:
+        self._answer: Computed[T] = Computed(self, lambda _: compute())
+        with contextlib.suppress(Exception):  # Ctrl-C ends the asking at once
+            self._answer.result()
+
+    def result(self) -> T:
+        return self._answer.result()
+
+    def add_done_callback(self, tell: Callable[[Any], object], /) -> None:
+        tell(self)
+
+
+def wait_for_all(promised: Iterable[Promise[object]]) -> None:
+    """Wait until nobody is at work any more, whatever came of it."""
+    for promise in promised:
+        with contextlib.suppress(Exception):
+            promise.result()
+
+
+def gather_answers(promised: Mapping[NodeId, Promise[T]]) -> dict[NodeId, T]:
+    """All answers, or the first error once nobody is at work any more."""
+    wait_for_all(promised.values())
+    return {name: promise.result() for name, promise in promised.items()}
 
 
 class Lost(Exception):

@@ -42,11 +42,20 @@ from colonnade.privacy.ending import Ending
 from colonnade.privacy.events import Plan
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.store import FileLog
-from colonnade.runtime.host import AskedHost, Distributed, HostedNodes, Lost, NodeLogs, ask_hosts
+from colonnade.runtime.host import (
+    Answered,
+    AskedHost,
+    Computed,
+    Distributed,
+    HostedNodes,
+    Lost,
+    NodeLogs,
+    Promise,
+    ask_hosts,
+)
 from colonnade.runtime.hosted_node import HostedNode, Outcome, Turn
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId
-from colonnade.runtime.promise import Answered, Computed, Promise
 from colonnade.runtime.turns import Turns
 from colonnade.runtime.wire import Letter
 

@@ -16,11 +16,10 @@ from typing import Any, Protocol
 from threadpoolctl import threadpool_limits
 
 from colonnade.errors import ColonnadeError, PeerFailed
-from colonnade.runtime.host import Host, Lost
+from colonnade.runtime.host import Host, Lost, Promise, gather_answers
 from colonnade.runtime.hosted_node import Joined, Outcome, Turn, check_finished
 from colonnade.runtime.node import LOST, Listener, old_copy
 from colonnade.runtime.program import NodeId
-from colonnade.runtime.promise import Promise, gather_answers
 from colonnade.runtime.wire import Letter, Traffic
 
 GLANCE = 1.0  # seconds between two looks at who is at work

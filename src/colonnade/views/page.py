@@ -19,8 +19,16 @@ from colonnade.views import chart
 from colonnade.views import parts as html
 from colonnade.views.chart import INK
 from colonnade.views.model import InferenceFacts, inference_section, model_section
-from colonnade.views.quality import BASES, Evaluation, Quality
-from colonnade.views.verdict import date_of, privacy_section, title_of, traffic_section, verdict_section
+from colonnade.views.verdict import (
+    BASES,
+    Evaluation,
+    Quality,
+    date_of,
+    privacy_section,
+    title_of,
+    traffic_section,
+    verdict_section,
+)
 
 SOURCES = {
     "declared": "declared before the run",

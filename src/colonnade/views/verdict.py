@@ -1,5 +1,6 @@
 """What a reader wants first: what was asked, how good the answer is, what it cost, what left, and who agreed; then the
-sections that say in full what it cost, with its odds in plain words, and what left, by type and round.
+sections that say in full what it cost, with its odds in plain words, and what left, by type and round. For a terminal
+it is a few lines (`privacy_in_short`); the whole statement is in the report and the fit.
 
 Two tables that differ in one unit, A and B; the adversary knows everything else and sees what the statement says it
 sees. (epsilon, delta) says of every set S of outcomes: P_A(S) ≤ e^epsilon · P_B(S) + delta, and the same with A and B
@@ -18,20 +19,64 @@ Colours  masked, noisy and exact have one each, which means that and nothing els
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from markupsafe import Markup
 
 from colonnade.model.facts import FitFacts, RunFacts, left_by_party, left_by_round, parties_of, reached_by_party
+from colonnade.privacy.conditions import Kind, as_clause, rests_in_short
 from colonnade.privacy.events import KINDS, shown
-from colonnade.privacy.statement import Guarantee
+from colonnade.privacy.statement import Guarantee, PrivacyStatement
 from colonnade.views import chart
 from colonnade.views import parts as html
 from colonnade.views.chart import INK
-from colonnade.views.parts import heading, human_bytes, join_names, joined, number, paragraph, piece
-from colonnade.views.quality import Evaluation, Quality
+from colonnade.views.parts import heading, human_bytes, join_names, joined, number, paragraph, piece, with_error
+
+BASES = {
+    "public": "These rows are public, so the caller says: the figures tell nothing that is not known.",
+    "paid for": "The caller says that these figures are paid for: their release is accounted for apart from the "
+    "run, and is not in the epsilon of this report.",
+}
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How good models are: one figure by model, the fit's own first, and on which data it was computed."""
+
+    measure: str
+    values: Mapping[str, float]
+    note: str
+    errors: Mapping[str, float] = field(default_factory=dict)  # standard errors of the values, where they are known
+    not_private: str = ""  # which of the models is one of all parties without privacy
+
+    def shown(self, name: str) -> str:
+        """One model's figure as tables show it."""
+        return with_error(self.values[name], self.errors.get(name))
+
+    @property
+    def best_other(self) -> str:
+        """The best of the models that are neither this one nor the one without privacy; none: an empty name."""
+        first = next(iter(self.values))
+        others = {name: value for name, value in self.values.items() if name not in (first, self.not_private)}
+        return max(others, key=lambda name: others[name], default="")
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What was found on the rows of an evaluation."""
+
+    basis: str
+    rows: int
+    measure: str  # by which models are compared
+    figures: Mapping[str, tuple[float, float | None, str]]  # by name: figure, standard error if known, meaning
+    groups: tuple[tuple[float, float, int], ...]  # predicted, found, rows
+    roc: tuple[tuple[float, float], ...] = ()
+    without: Mapping[str, float] = field(default_factory=dict)  # the measure without a party
+    remark: str = ""  # why something is missing
+
 
 MEANINGS = {
     "masked": "random numbers to whoever lacks the mask",
@@ -333,3 +378,47 @@ def _timeline(fit: FitFacts) -> str:
     rows = [(f"{place:,}", *(human_bytes(int(size)) for size in row)) for place, row in zip(places, sizes, strict=True)]
     data = html.table("Bytes that left, from this round on", ("round", *heights), rows, numbers=len(heights) + 1)
     return html.figure(drawn, caption, data)
+
+
+def facts_in_short(fit: FitFacts, facts: Mapping[str, str]) -> dict[str, str]:
+    """What a command prints of a run's facts: the verdict first, and where the whole statement stands instead of it."""
+    where = [f"“Privacy” in {facts['report']}"] if "report" in facts else []
+    where += [f"“privacy” in {facts['fit']}"] if "fit" in facts else []
+    rest = {name: text for name, text in facts.items() if name != "privacy"}
+    return privacy_in_short(fit.privacy, RunFacts.of(fit).left) | {"statement": " and ".join(where)} | rest
+
+
+def privacy_in_short(privacy: PrivacyStatement, left: Sequence[Sequence[Any]] = ()) -> dict[str, str]:
+    """Whether it is private, what that means, what left, and what to mind; lines by name."""
+    lines = {"verdict": _verdict(privacy)}
+    if math.isfinite(privacy.epsilon):
+        best = percent(guess(privacy.epsilon, privacy.delta))
+        lines["that is"] = (
+            f"somebody who knows everything but {privacy.unit}, and sees all that was released, tells two "
+            f"possibilities for it apart in at most {best} of cases; a coin, in 50 %"
+        )
+    lines |= _left(left)
+    if mind := as_clause(privacy.conditions, Kind.NOTE):
+        lines["mind"] = mind
+    return lines
+
+
+def _verdict(privacy: PrivacyStatement) -> str:
+    if math.isinf(privacy.epsilon):
+        return f"not private: {privacy.derivation}, and no number bounds what can be found out from it"
+    price = f"ε = {shown(privacy.epsilon)} at δ = {shown(privacy.delta)} for {privacy.unit}"
+    match privacy.guarantee:
+        case Guarantee.PROVEN:
+            return f"private: {price}"
+        case Guarantee.CONDITIONAL:
+            return f"private: {price}, if {rests_in_short(privacy.conditions) or 'what its statement names holds'}"
+    return f"private by a paper's claim alone: {price}"
+
+
+def _left(left: Sequence[Sequence[Any]]) -> dict[str, str]:
+    """What left, a line for how it looked; what tells most comes first."""
+    found: dict[str, list[str]] = {}
+    for _, kind, what, _ in left:
+        found.setdefault(kind, []).append(str(what).replace(f"{kind} ", ""))
+    order = sorted(found, key=lambda kind: -KINDS.index(kind))
+    return {f"left {kind}": "; ".join(dict.fromkeys(found[kind])) for kind in order}

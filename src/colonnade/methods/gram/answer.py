@@ -34,9 +34,8 @@ from colonnade.kernels.arrays import Floats, Indices
 from colonnade.methods.gram.plan import Figures
 from colonnade.methods.gram.rule import Gram, RowFrame
 from colonnade.methods.method import Finish
-from colonnade.model.answer import Answer, Status, swamped
+from colonnade.model.answer import Answer, ReleasedGram, Status, Sums, swamped
 from colonnade.model.job import Job
-from colonnade.model.release import ReleasedGram, Sums
 from colonnade.problem import quadratic
 from colonnade.problem.link import Link
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge

@@ -36,9 +36,8 @@ from colonnade.methods.gram.rule import choose_depth, rule_rho, survival
 from colonnade.methods.gram.solve import solve
 from colonnade.methods.meeting import Introduce, RunKey, Seed
 from colonnade.methods.method import Done, Finish, GraphMethod, Labels, Method, SendLabels, finish_party
-from colonnade.model.answer import Answer, Own
+from colonnade.model.answer import Answer, Own, Solving
 from colonnade.model.job import Job, directions, entry_bounds, norms
-from colonnade.model.release import Solving
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate
