@@ -277,27 +277,6 @@ def dtypes() -> str:
     return f"Array types by number: {', '.join(f'{code} `{dtype.name}`' for code, dtype in enumerate(DTYPES))}."
 
 
-def bounds() -> str:
-    """What every field of a question, and of the call in it, may hold; fields with the same bound on one line."""
-    from colonnade.network.call_bounds import CALL, CEILING, OTHER
-    from colonnade.network.questions import Question, words_of
-
-    fields: dict[str, str] = {}
-    for what in Question:
-        fields = {**words_of(what.asked), **fields}  # of a session first what it is where a run is proposed
-    lines = [
-        "Of a question:",
-        "",
-        *alike(fields),
-        "",
-        f"Of the call in it, whose bytes have a bound from the federation's sizes (`Sizes.call`), at most {CEILING >> 20} MiB:",
-        "",
-        *alike({name: bound.words for name, bound in CALL.items()}),
-        f"- any other: {OTHER.words}",
-    ]
-    return "\n".join(lines)
-
-
 def limits() -> str:
     """What somebody else may ask of a long-lived process, and what happens above it."""
     from colonnade.cli.serve import MOST_RUNS
@@ -351,14 +330,6 @@ def limits() -> str:
         lines += ["", f"*{place.capitalize()}*", ""]
         lines += [f"- {what}: {most} ({above})" for what, most, above in limits_there]
     return "\n".join(lines)
-
-
-def alike(fields: dict[str, str]) -> list[str]:
-    """A line for each bound, with the fields that have it."""
-    found: dict[str, list[str]] = {}
-    for name, words in fields.items():
-        found.setdefault(words, []).append(f"`{name}`")
-    return [f"- {', '.join(names)}: {words}" for words, names in found.items()]
 
 
 def failures() -> str:
@@ -522,7 +493,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "values": values,
     "dtypes": dtypes,
     "failures": failures,
-    "bounds": bounds,
     "limits": limits,
     "rooms": rooms,
     "names": names,

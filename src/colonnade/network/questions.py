@@ -380,11 +380,6 @@ def _bounds_of(kind: type[Asked]) -> tuple[tuple[str, str, Callable[[Sizes], int
     return tuple((field, meta.description, meta.extra["most"]) for field, meta in _metas(kind).items() if meta.extra)
 
 
-def words_of(kind: type[Asked]) -> dict[str, str]:
-    """The bounds of a question's fields, in words."""
-    return {field: meta.description for field, meta in _metas(kind).items()}
-
-
 def _metas(kind: type[Asked]) -> dict[str, Any]:
     hints = get_type_hints(kind, include_extras=True)
     plain = {field: get_args(hint)[0] if type(None) in get_args(hint) else hint for field, hint in hints.items()}
