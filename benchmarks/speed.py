@@ -1,9 +1,9 @@
-"""The ratios of docs/understand/speed.md, each from three measurements, as ranges; the page's table is written from what they say.
+"""The ratios of docs/understand/speed.md, each from three measurements, as ranges; the page's lines are written from what they say.
 
     python -m benchmarks speed            RCV1's and News20's shapes
     python -m benchmarks --full speed     all shapes of the paper, rows scaled to memory
     python -m benchmarks.speed NAME ...   these shapes only
-    python -m benchmarks.speed --write    the table of docs/understand/speed.md, from benchmarks/results/speed.json
+    python -m benchmarks.speed --write    the lines of docs/understand/speed.md, from benchmarks/results/speed.json
 
 Measured is what `sparse` measures, in CPU seconds: data once, conversion, baselines and ours three times. A shape's last
 measurement stands in the file, with the load of the machine when it began: ranges from a busy one are wider.
@@ -23,6 +23,7 @@ from benchmarks.sparse import SHAPES, TINY, Bar, Shape, generate, measured, seco
 from benchmarks.timing import ROOT
 
 RUNS = 3
+ALGORITHM_1 = "Algorithm 1"  # the baseline of a ratio that names no other
 FOUND = ROOT / "benchmarks" / "results" / "speed.json"
 PAGE = ROOT / "docs/understand/speed.md"
 PLACE = re.compile(r"(<!-- measured: python -m benchmarks --full speed -->\n).*?(<!-- end of measured -->)", re.DOTALL)
@@ -42,18 +43,23 @@ def verdict(values: list[float], asked: float) -> str:
 
 
 def table(found: Found) -> str:
-    """In Markdown, with the load under which each shape was measured."""
-    lines = ["| What | Times faster than | Measured | Bar | |", "| --- | --- | --- | --- | --- |"]
+    """Lists in Markdown by shape, with the load under which each was measured."""
+    lines = []
     for name in (shape for shape in SHAPES if shape in found):
-        for what, bar in found[name]["bars"].items():
-            cells = (what, bar["baseline"], range_of(bar["measured"]), f"{bar['asked']:,g}")
-            lines.append(f"| {' | '.join(cells)} | {verdict(bar['measured'], bar['asked'])} |")
-    loads = ", ".join(f"{name} {found[name]['load']:.1f}" for name in SHAPES if name in found)
-    return "\n".join([*lines, "", f"Load of the machine ({os.cpu_count()} cores) when a shape began: {loads}."])
+        lines.append(f"- **{name}** (load {found[name]['load']:.1f})")
+        lines += [f"    - {said(what.removeprefix(f'{name}, '), bar)}" for what, bar in found[name]["bars"].items()]
+    return "\n".join(lines)
+
+
+def said(what: str, bar: dict[str, Any]) -> str:
+    """One ratio: its range, its bar, and whether it was met."""
+    values = bar["measured"]
+    against = "" if bar["baseline"] in (what, ALGORITHM_1) else f", against {bar['baseline']}"
+    return f"{what}{against}: {range_of(values)} (bar {bar['asked']:,g}, {verdict(values, bar['asked'])})"
 
 
 def run(names: tuple[str, ...], quick: bool, kept: Path = FOUND, shape: Shape | None = None) -> Found:
-    """Measures the shapes, keeps what was found, and shows the table."""
+    """Measures the shapes, keeps what was found, and shows the lines."""
     warm_up()
     found: Found = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     fresh: Found = {}
@@ -76,14 +82,14 @@ def run(names: tuple[str, ...], quick: bool, kept: Path = FOUND, shape: Shape | 
 
 
 def write() -> int:
-    """Puts the table into the page."""
+    """Puts the lines into the page."""
     if not FOUND.exists():
         sys.stderr.write(f"no {FOUND}: measure first, by `python -m benchmarks --full speed`\n")
         return 1
     new = table(json.loads(FOUND.read_text(encoding="utf-8")))
     text, count = PLACE.subn(lambda place: f"{place[1]}{new}\n{place[2]}", PAGE.read_text(encoding="utf-8"))
     if count != 1:
-        sys.stderr.write(f"{PAGE} has {count} places for the table, not one\n")
+        sys.stderr.write(f"{PAGE} has {count} places for its lines, not one\n")
         return 1
     PAGE.write_text(text, encoding="utf-8")
     return 0
