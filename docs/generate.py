@@ -377,10 +377,10 @@ def head(sentence: str) -> str:
 
 
 def settings() -> str:
-    """What may stand in a job file: every problem, method and the terms of privacy, with their settings and defaults."""
+    """What may stand in a job file: every problem, its parts, methods and the terms of privacy, with their settings."""
     from dataclasses import MISSING, fields
 
-    from colonnade.runs.config import accepted
+    from colonnade.runs.config import PARTS, accepted, known_parts
 
     def setting(field: Any) -> str:
         if field.default is MISSING and field.default_factory is MISSING:
@@ -388,11 +388,14 @@ def settings() -> str:
         value = field.default if field.default_factory is MISSING else field.default_factory()
         return f"`{field.name}`" if value is None else f"`{field.name} = {toml(value)}`"
 
-    return "\n".join(
-        f"- `{kind.__name__}`: {', '.join(setting(f) for f in fields(kind) if f.init)}"
-        for kinds in accepted().values()
-        for kind in kinds
-    )
+    def said(kind: Any) -> str:
+        given = ", ".join(setting(f) for f in fields(kind) if f.init)
+        return f"`{kind.__name__}`: {given}" if given else f"`{kind.__name__}`"
+
+    parts = {title: sorted(known_parts(part).items()) for part, title in PARTS.items()}
+    lines = [f"{title}: {'; '.join(said(kind) for _, kind in kinds)}" for title, kinds in parts.items()]
+    problem, method, privacy = ([said(kind) for kind in kinds] for kinds in accepted().values())
+    return "\n".join(f"- {line}" for line in [*problem, *lines, *method, *privacy])
 
 
 def toml(value: Any) -> str:

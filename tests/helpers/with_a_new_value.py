@@ -19,7 +19,7 @@ import pytest
 import colonnade as co
 from colonnade.data.schema.column import Column
 from colonnade.data.schema.table import Schema
-from colonnade.runs.config import read_job
+from colonnade.runs.config import known_parts, read_job
 
 ROWS = 300
 RIDGE = 0.01
@@ -120,6 +120,7 @@ def loss(folder: Path) -> None:
         '[problem]\nloss = { type = "Expectile", q = 0.8 }\npenalty = { type = "Ridge", a = 0.01 }\n', "job"
     )
     assert asked.problem.loss == ADDED.Expectile(q)
+    assert "Expectile" in known_parts("loss")  # from which docs/generate.py writes what a job file may hold
     terms = co.Privacy(epsilon=1.0, delta=1e-6, label_range=(-3, 6))
     with pytest.raises(co.InvalidInput, match="solves LeastSquares"):
         co.fit(fed, problem, privacy=terms, store=folder / "runs")

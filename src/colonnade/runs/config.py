@@ -400,21 +400,26 @@ def _read_table(tables: Mapping[str, Any], where: str, kind: str | None = None) 
         raise InvalidValue(where, f"must be a table, as in [{where}]")
     if kind is None and "type" not in raw:
         raise InvalidValue(where, 'needs type = "...", such as type = "PrivateGram"')
-    for part, room in PARTS.items() if kind == "Problem" else ():
+    for part in PARTS if kind == "Problem" else ():
         if isinstance(named := raw.get(part), str) and named not in known_values():
-            raise InvalidValue(f"{where}.{part}", _unknown_part(part, room, named))
+            raise InvalidValue(f"{where}.{part}", _unknown_part(part, named))
         if named is not None and not (isinstance(named, str) or (isinstance(named, dict) and "type" in named)):
             what = f"is no {part}: write one such as {PARTS_AS_IN[part]}"
             raise InvalidValue(f"{where}.{part}", what)
     return from_plain(_with_types({**({} if kind is None else {"type": kind}), **raw}), where)
 
 
-def _unknown_part(part: str, room: str, named: str) -> str:
-    """What to say of a loss, penalty or set of a name that there is not."""
+def known_parts(part: str) -> dict[str, type]:
+    """All losses, penalties or sets, by name."""
     values = known_values().items()
-    there = [name for name, kind in values if kind.__module__ == f"colonnade.problem.{room}"]
     if part == "loss":  # any file of the room may hold one
-        there = [name for name, kind in values if issubclass(kind, Loss) and kind is not ClassWeighted]
+        return {name: kind for name, kind in values if issubclass(kind, Loss)}
+    return {name: kind for name, kind in values if kind.__module__ == f"colonnade.problem.{PARTS[part]}"}
+
+
+def _unknown_part(part: str, named: str) -> str:
+    """What to say of a loss, penalty or set of a name that there is not."""
+    there = [name for name, kind in known_parts(part).items() if kind is not ClassWeighted]
     near = [name for name in there if name.lower() == named.lower()] or get_close_matches(named, there, 1)
     advice = f'write {part} = "{near[0]}"' if near else f"there are {', '.join(there)}"
     return f'"{named}" is not known; {advice}.'
