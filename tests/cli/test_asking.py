@@ -22,8 +22,9 @@ from colonnade.errors import BudgetExhausted, PeerFailed, PolicyRefused
 from colonnade.methods.node_setup import Call, terms_of
 from colonnade.model.job import Job
 from colonnade.network.party_run import Request, absence_in_words
+from colonnade.privacy import accountant, events
 from colonnade.privacy.accountant import Budget
-from colonnade.privacy.events import SCORES, Charge, Policy
+from colonnade.privacy.events import SCORES, Charge, Event, Mechanism, Policy
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.statement import large_delta
 from colonnade.runs import budgets as budget
@@ -138,6 +139,30 @@ def test_the_question_says_that_a_run_will_be_refused_if_and_only_if_the_ledger_
             assert not foretold
         except BudgetExhausted:
             assert foretold
+    books.close()
+
+
+@pytest.mark.parametrize("part", [0.25, 0.9, 1.0])
+def test_the_question_names_what_releases_take_of_a_delta_and_what_is_left_then(part, tmp_path, capsys):
+    """Of the delta of limit and run; the ledger refuses what leaves too little to the noise."""
+    asked = request(0.5)
+    look = Event(Mechanism.HISTOGRAM, 0.001, 1.0, delta=part * 1e-6)
+    asked = replace(asked, plans={**asked.plans, "party0": (*asked.plans["party0"], Charge(look, 1, "levels"))})
+    books = RunStore(tmp_path)
+    ledger = Ledger(books.log("party0"), "party0", Policy(epsilon=1.0, delta=1e-6))
+    said = shown(asked, ledger.budget(), capsys)
+    told = _cost(asked, ledger.budget())
+    assert f"and delta {events.shown(look.delta)} beside it of your limit 1 (delta 1e-06); 0 is spent" in told
+    assert f"and releases take {events.shown(look.delta)} of that delta for themselves)" in said
+    assert "0.001 and delta" in said
+    assert ("it will be refused" in told) == (part == 1.0)
+    if part == 1.0:
+        with pytest.raises(BudgetExhausted):
+            ledger.open_run("run", asked.terms, asked.plans)
+    else:
+        ledger.open_run("run", asked.terms, asked.plans)
+        left = accountant.epsilon(ledger.budget().left, 1e-6)
+        assert told.endswith(f"afterwards about {left:.4g} is left (epsilons do not simply add up)")
     books.close()
 
 

@@ -89,7 +89,7 @@ def test_a_store_goes_on_after_a_loss_with_what_the_others_remember_and_says_so(
     with pytest.raises(co.LedgerDamaged, match="colonnade runs replaced"):
         fit(tmp_path)
     lose(tmp_path, node)
-    when, rho = begin_new_ledger(tmp_path, node)
+    when, rho, _ = begin_new_ledger(tmp_path, node)
     assert spent(tmp_path, "a") >= known["a"] > 0
     assert spent(tmp_path, "b") == known["b"]
     assert rho >= max(known.values())
@@ -149,7 +149,7 @@ def test_a_run_that_was_open_at_a_loss_is_ended_and_stays_counted(tmp_path):
     with ledger_of(tmp_path, "b") as ledger:
         assert len(ledger.open_runs()) == 1
     lose(tmp_path, "a")
-    _, rho = begin_new_ledger(tmp_path, "a")
+    _, rho, _ = begin_new_ledger(tmp_path, "a")
     assert rho > 0.0
     with ledger_of(tmp_path, "b") as ledger:
         assert ledger.open_runs() == set()
@@ -553,15 +553,18 @@ def test_the_commands_between_organisations_begin_sign_and_take(tmp_path):
         assert said.exit_code == (1 if "error" in said.output else 0)
         return said.output
 
-    for node, rho in ((lost, ["--rho", "0.05"]), (COORDINATOR, [])):
+    for node, spent in ((lost, ["--rho", "0.05", "--delta", "5e-8"]), (COORDINATOR, [])):
         record = tmp_path / f"{node}.replaced"
-        assert f"{node} has a new ledger since" in told(node, "--sign", record, *rho)
+        said = told(node, "--sign", record, *spent)
+        assert f"{node} has a new ledger since" in said
+        assert ("begins with rho = 0.05 and delta = 5e-08; send" in said) == bool(spent)
         for other in {COORDINATOR, *parties} - {node}:
             assert f"{other} takes the new ledger of {node}" in told(other, "--accept", record)
         assert "is the record of" in told(node, "--accept", record)
     store = homes[lost] / "store"
     shown = CliRunner().invoke(app, ["budget", "show", str(store), "--json"])
     assert json.loads(shown.output)[0]["rho_spent"] == 0.05
+    assert json.loads(shown.output)[0]["delta_taken"] == 5e-8
     for other in others:
         with ledger_of(homes[other] / "store", other) as ledger:
             assert {one.node for one in ledger.replaced()} == {lost, COORDINATOR}

@@ -41,7 +41,7 @@ def store_of(folder: Path, spent: dict[str, int]) -> None:
 )
 def test_a_new_ledger_begins_with_the_most_that_any_peer_counts(spent, begins, tmp_path):
     store_of(tmp_path, spent)
-    _, rho = begin_new_ledger(tmp_path, "c")
+    _, rho, _ = begin_new_ledger(tmp_path, "c")
     assert rho == begins
     with contextlib.closing(RunStore(tmp_path)) as books:
         new = Ledger(books.log("c"), "c", co.Policy())

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.accountant import ORDERS, rho_for
 from colonnade.privacy.mechanisms import gaussian_sigma, rational_sigma
 from colonnade.views import verdict as odds
 from colonnade.views.page import render_report
@@ -70,6 +70,41 @@ def test_odds_grow_beyond_the_stated_factor_no_more_often_than_stated(case):
         assert noise.beyond(loss) <= chance
     loss, _ = odds.tail(epsilon, DELTA, noise.rho)
     assert noise.beyond(0.75 * loss) > DELTA  # so it is no bound that everything keeps
+
+
+def test_what_releases_took_of_delta_lifts_odds_no_more_often_than_stated():
+    """P₀ has a rare outcome just below the bound on its odds, and what was taken lies in it: the bound for P₀ alone, at a
+    chance of both parts of delta, would be broken."""
+    rho, taken = 0.02, 5.3e-8
+    delta = 1e-6 + taken
+    least = odds.tail(1.0, delta - taken, rho)[0]
+    mass, loss = 1.9e-6, least - 0.0245
+    rest = math.log1p(-mass), math.log1p(-mass * math.exp(-loss))  # of the other outcome, in P₀ and in Q₀
+    for alpha in ORDERS:  # within zCDP, both ways
+        there = np.logaddexp(math.log(mass) + (alpha - 1) * loss, alpha * rest[0] + (1 - alpha) * rest[1])
+        back = np.logaddexp(math.log(mass) - alpha * loss, alpha * rest[1] + (1 - alpha) * rest[0])
+        assert max(there, back) <= alpha * (alpha - 1) * rho
+    chance = (1.0 - taken) * mass + taken
+    lifted = math.log(chance / ((1.0 - taken) * mass * math.exp(-loss)))
+    assert lifted > least
+    assert chance > 1.5 * delta
+    found, at_most = odds.tail(1.0, delta, rho, taken)
+    assert at_most == delta
+    assert lifted < found < 1.25 * least
+    assert odds.tail(1.0, delta, rho, 0.0) == odds.tail(1.0, delta, rho)
+
+
+@pytest.mark.parametrize("share", [1e-3, 0.05, 0.5, 0.9])
+def test_odds_where_releases_took_a_part_of_delta_are_the_bound_of_the_derivation(share, case):
+    """δ′ + δ_L/(1 − e^−η) is delta, and the noise goes beyond t₀ with a chance of δ′ at most."""
+    _, noise = case
+    taken = share * DELTA
+    found, chance = odds.tail(1.0, DELTA, noise.rho, taken)
+    raised = math.log((DELTA + taken) / (DELTA - taken))
+    half = (DELTA - taken) / 2.0
+    assert half + taken / -math.expm1(-raised) == pytest.approx(chance, rel=1e-9)
+    assert noise.beyond(found - raised) <= half
+    assert found > odds.tail(1.0, DELTA, noise.rho)[0]
 
 
 def test_a_guess_at_even_odds_is_right_no_more_often_than_stated(case):

@@ -11,7 +11,7 @@ import typer
 import colonnade as co
 from colonnade.cli import options
 from colonnade.cli.terminal import UNCUT, answer, answers, busy, explained, finite, hand_over, table_of, write_text
-from colonnade.privacy.events import shown
+from colonnade.privacy.events import shown, with_delta
 
 app = typer.Typer(epilog="A store is the folder that was given as store= to fit.")
 
@@ -170,7 +170,9 @@ def renew(
         from colonnade.runs.budgets import open_ledger
 
         with open_ledger(store, party) as ledger:
-            given = f"{party}: people in the data have already given rho {ledger.budget().lifetime_rho:.4g}"
+            before = ledger.budget()
+            beside = f" and delta {shown(before.lifetime_taken)}" if before.lifetime_taken else ""
+            given = f"{party}: people in the data have already given rho {before.lifetime_rho:.4g}{beside}"
             if not yes and not typer.confirm(f"{given}; a new period adds to that. Open it?", err=True):
                 typer.echo("nothing was changed", err=True)
                 raise typer.Exit(1)
@@ -237,6 +239,7 @@ def _plain(account: Any) -> dict[str, Any]:
         "epsilon_reserved": finite(account.reserved),
         "epsilon_lifetime": finite(account.lifetime),
         "rho_spent": finite(account.budget.rho),
+        **with_delta(delta_taken=account.budget.taken),  # of that delta, by releases for themselves
         "releases": account.releases,
         "exact_releases": account.exact,
         "open_runs": account.open_runs,

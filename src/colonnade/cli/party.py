@@ -21,7 +21,7 @@ import colonnade as co
 from colonnade.cli import options, terminal
 from colonnade.cli.doctor import check_service
 from colonnade.cli.terminal import NOTHING, answer, busy, explained, lined, table_of
-from colonnade.privacy.events import shown
+from colonnade.privacy.events import price_in_words, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -298,7 +298,7 @@ def _show(asked: Request, budget: Budget, console: Console | None = None) -> Non
     console.print(terms)
     table = table_of("What would leave you", ("times", "what", "price (rho)", "seen by"))
     for charge in asked.own:
-        price = "exact" if math.isinf(charge.rho) else f"{charge.rho:.4g}"
+        price = price_in_words(charge.rho, charge.delta)
         table.add_row(f"{charge.count:,}", Text(charge.what), price, Text(seen_by(charge)))
     console.print(table, cost, sep="")
 
@@ -307,7 +307,7 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     """Name, words, and where words are not exact the value itself."""
     from colonnade.methods.masked_scores import MaskedScores
     from colonnade.privacy.conditions import by_kind
-    from colonnade.privacy.events import row_rho
+    from colonnade.privacy.events import row_delta, row_rho
     from colonnade.privacy.statement import remarks_on
     from colonnade.runs.preview import Preview
     from colonnade.views.parts import count_noun, plain_words, problem_sentence, value_words
@@ -329,7 +329,8 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     else:
         rho = row_rho(asked.plans)
         unit = asked.terms.unit
-        priced = Preview(asked.terms.method, asked.rows, (), rho, privacy.delta, None, unit=unit)
+        taken = row_delta(asked.plans)
+        priced = Preview(asked.terms.method, asked.rows, (), rho, privacy.delta, None, unit=unit, taken=taken)
         yield "privacy", priced.price, repr(privacy)
         yield from ((kind, clause, "") for kind, clause in by_kind(asked.conditions).items())
         yield from (("note", note, "") for note in remarks_on(privacy))
@@ -345,33 +346,34 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
 
 def is_refused(asked: Request, budget: Budget) -> bool:
     """Whether the ledger will refuse a run, whatever its operator says."""
-    from colonnade.privacy.events import row_rho
+    from colonnade.privacy.events import row_delta, row_rho
 
     row = row_rho(asked.plans)
-    if not row or budget.epsilon is None or budget.delta is None:
-        return False
-    return math.isinf(row) or budget.limit - budget.rho - row < -1e-12 * budget.limit
+    taken = row_delta(asked.plans)
+    return bool(row or taken) and not budget.affords(row, taken)
 
 
 def _cost(asked: Request, budget: Budget) -> str:
     """The run beside the limit, as `colonnade budget show` has it: at the limit's delta, what is reserved included."""
-    from colonnade.privacy.accountant import epsilon
-    from colonnade.privacy.events import row_rho
+    from colonnade.privacy.accountant import epsilon, less_taken
+    from colonnade.privacy.events import row_delta, row_rho
 
     row = row_rho(asked.plans)
-    if not row:
+    taken = row_delta(asked.plans)
+    if not (row or taken):
         return "costs no epsilon"
     if budget.epsilon is None or budget.delta is None:
         return "there is no limit: `colonnade budget set` sets one"
     if math.isinf(row):
         limit = f"your limit of epsilon {shown(budget.epsilon)}"
         return f"over {limit}, as no epsilon holds for exact values: it will be refused"
-    cost = shown(epsilon(row, budget.delta))
+    cost = shown(epsilon(row, less_taken(budget.delta, taken)))
     limit = f"{shown(budget.epsilon)} (delta {budget.delta:g})"
-    words = f"costs at most epsilon {cost} of your limit {limit}; {budget.spent:.4g} is spent or reserved; "
+    beside = f" and delta {shown(taken)} beside it" if taken else ""
+    words = f"costs at most epsilon {cost}{beside} of your limit {limit}; {budget.spent:.4g} is spent or reserved; "
     if is_refused(asked, budget):
         return words + f"only {epsilon(budget.left, budget.delta):.4g} is left, so it will be refused"
-    after = epsilon(max(0.0, budget.limit - budget.rho - row), budget.delta)
+    after = epsilon(replace(budget, rho=budget.rho + row, taken=budget.taken + taken).left, budget.delta)
     return words + f"afterwards about {after:.4g} is left (epsilons do not simply add up)"
 
 

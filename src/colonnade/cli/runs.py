@@ -15,7 +15,7 @@ import typer
 import colonnade as co
 from colonnade.cli import options
 from colonnade.cli.terminal import answer, answers, explained, finite, lined, table_of
-from colonnade.privacy.events import shown
+from colonnade.privacy.events import shown, with_delta
 
 app = typer.Typer(epilog="An interrupted run goes on when the same call of fit is repeated with the same store.")
 
@@ -105,7 +105,8 @@ def show(
             return
         table = table_of("What left", ("node", "what", "times", "price (rho)"))
         for line in left:
-            table.add_row(line["node"], line["what"], f"{line['times']:,}", f"{line['rho']:.4g}")
+            price = f"{line['rho']:.4g}{_and_delta(line.get('delta', 0.0))}"
+            table.add_row(line["node"], line["what"], f"{line['times']:,}", price)
         answers().print(table)
 
 
@@ -146,6 +147,7 @@ def replaced(
     sign: Annotated[Path | None, typer.Option(metavar="RECORD", help="Begin a new ledger, write its record.")] = None,
     accept: Annotated[Path | None, typer.Option(metavar="RECORD", help="Take another node's new ledger.")] = None,
     rho: Annotated[float, typer.Option(help="With --sign: spent before, at least what others count.")] = math.inf,
+    delta: Annotated[float, typer.Option(help="With --sign: what releases took of a delta before, likewise.")] = 0.0,
     store: Annotated[Path, typer.Option(help="The coordinator's store.")] = Path("hub-store"),
     certs: Annotated[Path, typer.Option(help="The coordinator's certificates.")] = Path("certs"),
     quiet: options.Silent = False,
@@ -168,11 +170,12 @@ def replaced(
         if node is not None:
             from colonnade.runtime.run_store import begin_new_ledger
 
-            when, spent = begin_new_ledger(place, node)
-            text = f"{node} has a new ledger since {when}, which begins with rho = {spent:.4g}; {COUNTED}"
-            facts: dict[str, Any] = {"node": node, "when": when, "rho": finite(spent)}
+            when, spent, taken = begin_new_ledger(place, node)
+            begun = f"{node} has a new ledger since {when}, which begins with rho = {spent:.4g}{_and_delta(taken)}"
+            text = f"{begun}; {COUNTED}"
+            facts: dict[str, Any] = {"node": node, "when": when, "rho": finite(spent), **with_delta(delta=taken)}
         else:
-            facts, text = _replaced_between(place, sign, accept, rho, store, certs)
+            facts, text = _replaced_between(place, sign, accept, (rho, delta), store, certs)
         answer(facts, text, "", quiet, as_json)
 
 
@@ -188,7 +191,7 @@ def _is_federation(place: Path) -> bool:
 
 
 def _replaced_between(
-    place: Path, sign: Path | None, accept: Path | None, rho: float, store: Path, certs: Path
+    place: Path, sign: Path | None, accept: Path | None, spent: tuple[float, float], store: Path, certs: Path
 ) -> tuple[dict[str, Any], str]:
     """Between organisations: sign the record of this node's new ledger, or take that of another one."""
     from colonnade.data.federation_file import FederationFile
@@ -214,8 +217,13 @@ def _replaced_between(
             if party is None:
                 record = records.sign_as_coordinator(ledger, tls, file)
             else:
-                record = records.sign_as_party(ledger, party.identity(), file, rho)
+                record = records.sign_as_party(ledger, party.identity(), file, *spent)
             record.save(sign)
             begun = f"{name} has a new ledger since {record.when}, which begins with rho = {record.rho:.4g}"
+            begun += _and_delta(record.delta)
             text = f"{begun}; send {sign} to all others, who take it with --accept"
-    return {"node": record.node, "when": record.when, "rho": finite(record.rho)}, text
+    return {"node": record.node, "when": record.when, "rho": finite(record.rho), **with_delta(delta=record.delta)}, text
+
+
+def _and_delta(taken: float) -> str:
+    return f" and delta = {shown(taken)}" if taken else ""

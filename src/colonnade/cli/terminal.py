@@ -29,7 +29,7 @@ import typer
 
 import colonnade as co
 from colonnade.errors import ColonnadeError, FinishedInterrupt
-from colonnade.privacy.events import shown
+from colonnade.privacy.events import price_in_words, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -233,7 +233,7 @@ def show_preview(found: Preview, quiet: bool, as_json: bool, unknown: Sequence[s
         names = ("party", "what", "times", "price (rho)", "seen by")
         table = table_of(f"What {found.method} would release over {found.rows:,} rows", names, right=names[2:4])
         for line in found.lines:
-            price = "exact" if line.rho == float("inf") else f"{line.rho:.4g}"
+            price = price_in_words(line.rho, line.delta)
             table.add_row(Text(line.party), Text(line.what), f"{line.times:,}", price, line.seen_by)
         answers().print(table)
     for name, text, always in lines:

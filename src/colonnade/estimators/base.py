@@ -38,7 +38,7 @@ from colonnade.kernels.sparse_fw import LossCode, model_of_picks
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, SENSIBLE
 from colonnade.privacy.conditions import Condition
-from colonnade.privacy.events import plan_rho, shown
+from colonnade.privacy.events import Plan, plan_delta, plan_rho, shown
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.local import LocalLedger
 from colonnade.privacy.mechanisms import SystemNoise
@@ -255,11 +255,11 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         self._rows = rows
         self.history_ = [{"release": c.what, "times": c.count, "rho": c.rho} for c in plan]
         notes = large_delta(privacy, n)
-        self.privacy_ = self._statement(privacy, plan_rho(plan), why, ledger, len(targets), notes)
+        self.privacy_ = self._statement(privacy, plan, why, ledger, len(targets), notes)
         if search is not None:  # who sees one of its models has seen what chose it: all that the ledger has
             total = ledger.total()
             rho = total.rho if total.distance == 0.0 else None  # beside a distance rho does not bound all that is seen
-            self.privacy_ = replace(self.privacy_, epsilon=total.epsilon(delta), rho=rho)
+            self.privacy_ = replace(self.privacy_, epsilon=total.epsilon(delta), rho=rho, taken=total.taken)
         return np.array([model.w * scale for model in models]), np.array([model.b * scale for model in models])
 
     def _short_of(self, distance: float, rho: float, fits: int) -> str:
@@ -298,7 +298,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         return Terms(name, settings, Trust.NOBODY, str(ROW), ROW.neighbours, protocol="")
 
     def _statement(
-        self, privacy: Privacy, rho: float, why: str, ledger: LocalLedger, targets: int, notes: tuple[Condition, ...]
+        self, privacy: Privacy, plan: Plan, why: str, ledger: LocalLedger, targets: int, notes: tuple[Condition, ...]
     ) -> PrivacyStatement:
         total = ledger.total()
         in_memory = "in memory with this estimator, so clones and copies count apart"
@@ -308,4 +308,4 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         spent = f"{total.runs} fit{'s' if total.runs > 1 else ''}, rho {total.rho:.4g} in all, {all_of_it}"
         derivation = f"docs/understand/privacy/one-holder.md, {why}{parts}; the ledger, kept {where}, has {spent}"
         sees = "the fitted model: coefficients, intercepts and settings"
-        return derived_statement(privacy, rho, ROW, sees, derivation, notes)
+        return derived_statement(privacy, plan_rho(plan), ROW, sees, derivation, notes, plan_delta(plan))

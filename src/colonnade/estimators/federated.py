@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -36,10 +37,10 @@ from colonnade.estimators.recipe import as_doubles
 from colonnade.estimators.surroundings import DELTA, looked_at
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.accountant import epsilon as epsilon_of
-from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.accountant import less_taken, rho_for
 from colonnade.privacy.ending import FINISHED
 from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.statement import Guarantee, Privacy, PrivacyStatement
+from colonnade.privacy.statement import Guarantee, Privacy, PrivacyStatement, beside_rho
 from colonnade.privacy.store import write_synced
 from colonnade.problem import Problem, Ridge
 from colonnade.runs.fit import SavedFit
@@ -206,8 +207,11 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
         self.privacy_ = joint_statement([each.privacy for each in fits], terms)
         if search is not None and terms is not None:  # who sees one of its models has seen what chose it
             spent = search.begun * search.rho
-            words = f"Renyi bound of {spent:.4g}-zCDP, {search.begun} fits of a search"
-            self.privacy_ = replace(self.privacy_, epsilon=epsilon_of(spent, terms.delta), accountant=words, rho=spent)
+            search.taken += self.privacy_.taken
+            words = f"Renyi bound of {spent:.4g}-zCDP{beside_rho(search.taken)}, {search.begun} fits of a search"
+            epsilon = epsilon_of(spent, less_taken(terms.delta, search.taken))
+            said = replace(self.privacy_, epsilon=epsilon, accountant=words, rho=spent, taken=search.taken)
+            self.privacy_ = said
 
     def _short_of(self, federation: Federation, rho: float, _: int) -> str:
         """Why a search has no room for all its fits: every party's ledger must have a limit that leaves it."""
@@ -262,11 +266,13 @@ def joint_statement(statements: Sequence[PrivacyStatement], terms: Privacy | Non
         return first
     conditions = tuple(dict.fromkeys(one for statement in statements for one in statement.conditions))
     rho = count * rho_for(terms.epsilon, terms.delta)
+    taken = math.fsum(statement.taken for statement in statements)
     return replace(
         first,
-        epsilon=epsilon_of(rho, terms.delta),
-        accountant=f"Renyi bound of {rho:.4g}-zCDP, {count} runs of {rho / count:.4g} each",
+        epsilon=epsilon_of(rho, less_taken(terms.delta, taken)),
+        accountant=f"Renyi bound of {rho:.4g}-zCDP{beside_rho(taken)}, {count} runs of {rho / count:.4g} each",
         rho=rho,
+        taken=taken,
         conditions=conditions,
         derivation=f"{first.derivation}; each of {count} one-against-rest models has 1/{count} of the budget",
     )

@@ -61,6 +61,7 @@ class Search:
     rho: float  # of one fit
     words: str
     begun: int = 0  # of its fits so far
+    taken: float = 0.0  # of a delta, by releases of its fits so far, for themselves
 
 
 _PRICED: WeakKeyDictionary[Any, Search] = WeakKeyDictionary()  # by joblib's Parallel: a search makes one of its own

@@ -17,13 +17,11 @@ from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod, Method, MethodBase, network
 from colonnade.model.job import Job
-from colonnade.privacy.accountant import epsilon, rho_for
+from colonnade.privacy.accountant import affords, epsilon, less_taken
 from colonnade.privacy.block import FeatureColumn
-from colonnade.privacy.events import MASKED, Audience, Plan, row_rho, shown, unprotected
+from colonnade.privacy.events import MASKED, Audience, Plan, row_delta, row_rho, shown, unprotected
 from colonnade.privacy.statement import Privacy, check_delta
 from colonnade.problem import GroupLasso, Problem
-
-ROUNDING = 1e-12  # of a price that was split into shares and added up again
 
 
 class NotCovered(InvalidInput):
@@ -120,8 +118,14 @@ def _check_price(method: Method | GraphMethod | MaskedScores, plans: Mapping[str
     if math.isinf(price):
         what = f"{method.TITLE} releases exact values ({released_to_all(plans)}), so no finite epsilon can hold"
         raise NotCovered(f"{what}. Leave privacy out, or choose a private method.")
-    if price > rho_for(privacy.epsilon, privacy.delta) * (1 + ROUNDING):
-        cost = shown(epsilon(price, privacy.delta))
+    taken = row_delta(plans)
+    if taken and taken >= privacy.delta:
+        what = f"releases of {method.TITLE} would take {shown(taken)} of a delta for themselves"
+        raise NotCovered(
+            f"{what}, and privacy= has delta={privacy.delta:g} in all. Nothing was sent. Ask for a larger delta."
+        )
+    if not affords(privacy.epsilon, privacy.delta, price, taken):
+        cost = shown(epsilon(price, less_taken(privacy.delta, taken)))
         limit = f"{shown(privacy.epsilon)} (delta={privacy.delta:g})"
         what = f"{method.TITLE} would cost epsilon {cost}, and privacy= allows {limit}"
         raise NotCovered(f"{what}. Nothing was sent. Lower rounds or raise epsilon.")

@@ -55,8 +55,8 @@ from colonnade.network.party_data import PartyData
 from colonnade.network.party_run import Approve, Request
 from colonnade.network.party_service import PartyService
 from colonnade.network.transport.metrics import Metrics
-from colonnade.privacy.accountant import epsilon
-from colonnade.privacy.events import row_rho
+from colonnade.privacy.accountant import epsilon, less_taken
+from colonnade.privacy.events import row_delta, row_rho
 
 _VERSION = 1
 _MODES = Literal["ask", "policy", "all", "inbox"]
@@ -126,7 +126,7 @@ class Limits:
             return None if math.isinf(self.epsilon) else "exact values would leave, and epsilon is not inf"
         if privacy.delta > self.delta:
             return f"delta = {privacy.delta:g} is over {self.delta:g}"
-        price = epsilon(rho, privacy.delta)
+        price = epsilon(rho, less_taken(privacy.delta, row_delta(asked.plans)))
         return None if price <= self.epsilon * (1 + 1e-9) else f"epsilon = {price:.4g} is over {self.epsilon:g}"
 
     def _objection_to_scores(self, method: MaskedScores, asked: Request) -> str | None:

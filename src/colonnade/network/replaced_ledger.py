@@ -27,7 +27,7 @@ from colonnade.data.text_file import fields_in, read_text
 from colonnade.errors import InvalidInput
 from colonnade.fields import LARGEST_WHOLE, Count, must, read
 from colonnade.network.certs import HUB, Tls, distrust, is_issued_under, load
-from colonnade.privacy.events import Policy
+from colonnade.privacy.events import Policy, with_delta
 from colonnade.privacy.keyring import public_key
 from colonnade.privacy.ledger import Ledger, Replaced
 from colonnade.privacy.store import Log, write_synced
@@ -51,6 +51,7 @@ class Record:
     head: Annotated[str, must("64 hexadecimal digits", pattern=r"^[0-9a-f]{64}\Z")]
     certificate: str = ""  # of the coordinator, which has no pinned key
     signature: str = ""
+    delta: Annotated[float, must("a number from 0 on", ge=0.0)] | Count = 0.0  # that releases took beside rho
 
     @property
     def replaced(self) -> Replaced:
@@ -60,10 +61,12 @@ class Record:
     def statement(self) -> bytes:
         """What is signed."""
         said = [_FORMAT, self.node, self.when, self.mark, self.federation, float(self.rho), self.count, self.head]
-        return json.dumps(said).encode()
+        return json.dumps([*said, float(self.delta)] if self.delta else said).encode()
 
     def save(self, path: Path) -> None:
-        text = json.dumps({"format": _FORMAT, "version": 1, **vars(self)}, indent=1)
+        said = {name: value for name, value in vars(self).items() if name != "delta"}
+        said |= with_delta(delta=self.delta)
+        text = json.dumps({"format": _FORMAT, "version": 1, **said}, indent=1)
         write_synced(path, text.encode())
 
     @classmethod
@@ -90,13 +93,14 @@ def keyed_head(log: Log, count: int) -> bytes:
     return hmac.digest(log.secret("node", "heads", 32), found, "sha256") if found else b""
 
 
-def sign_as_party(ledger: Ledger, identity: bytes, file: FederationFile, rho: float) -> Record:
+def sign_as_party(ledger: Ledger, identity: bytes, file: FederationFile, rho: float, delta: float = 0.0) -> Record:
     """Begin a party's new ledger, and sign where it stands."""
     if public_key(identity) != file.members[ledger.node].public_key:
         raise InvalidInput(f"the federation file pins another key for {ledger.node!r}. Nothing was changed.")
-    one = ledger.begin_anew(rho, [(str(file.unit), file.unit.neighbours)])
+    one = ledger.begin_anew(rho, [(str(file.unit), file.unit.neighbours)], delta)
     count = ledger.log.length()
-    record = Record(*one, file.digest, ledger.row_spent(), count, keyed_head(ledger.log, count).hex())
+    stands = ledger.row_spent(), count, keyed_head(ledger.log, count).hex()
+    record = Record(*one, file.digest, *stands, delta=ledger.row_taken())
     signature = Ed25519PrivateKey.from_private_bytes(identity).sign(record.statement)
     return replace(record, signature=signature.hex())
 
@@ -124,7 +128,7 @@ def accept(store: RunStore, name: str, record: Record, file: FederationFile, tls
     if not ledger.knows_replaced(record.replaced):
         end_open_runs(store)
         rho = math.inf if record.node == HUB else record.rho  # the coordinator's ledger is about nobody's rows
-        ledger.accept_replaced(record.replaced, (record.count, bytes.fromhex(record.head)), rho)
+        ledger.accept_replaced(record.replaced, (record.count, bytes.fromhex(record.head)), rho, record.delta)
     return ledger
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -34,6 +34,7 @@ class Mechanism(StrEnum):
     MASKED = "masked"  # under a one-time mask: uniform numbers to whoever lacks it, so no price
     HIDDEN = "hidden"  # under learning with errors: uniform numbers to whoever lacks the secret, so no price
     SCORES = "scores"  # a part of the scores of rows by a model, for the label holder, by agreement
+    HISTOGRAM = "histogram"  # discrete Gaussian on counts, of which those of unknown levels leave only over a threshold
 
 
 class Scope(StrEnum):
@@ -59,10 +60,13 @@ class Event:
     sensitivity: float
     scope: Scope = Scope.OWN
     audience: Audience = Audience.ALL
+    delta: float = 0.0  # beside rho: with a chance of so much at most the release is worse than rho says
 
     def __post_init__(self) -> None:
         if math.isnan(self.rho) or self.rho < 0:
             raise InvalidInput(f"an event costs rho >= 0, got {self.rho}")
+        if not 0.0 <= self.delta < 1.0:
+            raise InvalidInput(f"an event costs a delta from 0 on, below 1, got {self.delta}")
 
     def to_json(self) -> str:
         return _event_json(self)
@@ -75,7 +79,8 @@ class Event:
             raw = raw.get("event", raw)
             rho = float(raw["rho"])
             sensitivity = float(raw["sensitivity"])
-            return cls(Mechanism(raw["mechanism"]), rho, sensitivity, Scope(raw["scope"]), Audience(raw["audience"]))
+            seen = Scope(raw["scope"]), Audience(raw["audience"])
+            return cls(Mechanism(raw["mechanism"]), rho, sensitivity, *seen, float(raw.get("delta", 0.0)))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LedgerDamaged(
                 "the ledger holds an event this version of colonnade does not know, so its price is unknown and "
@@ -85,10 +90,13 @@ class Event:
 
 @lru_cache(maxsize=1024)
 def _event_json(event: Event) -> str:  # a long run makes the same few events over and over
-    return json.dumps(asdict(event), sort_keys=True)
+    plain = asdict(event)
+    if not event.delta:  # the bytes of most rows, also of those that were written before there was one
+        del plain["delta"]
+    return json.dumps(plain, sort_keys=True)
 
 
-_KIND = attrgetter("mechanism", "rho", "scope", "audience")
+_KIND = attrgetter("mechanism", "rho", "scope", "audience", "delta")
 _MOST_ROWS = 10**10
 EXACT = Event(Mechanism.EXACT, math.inf, math.inf)
 MASKED = Event(Mechanism.MASKED, 0.0, 0.0)
@@ -120,6 +128,10 @@ class Charge:
     def rho(self) -> float:
         return self.event.rho * self.count if self.count else 0.0
 
+    @property
+    def delta(self) -> float:
+        return self.event.delta * self.count
+
     def covers(self, event: Event) -> bool:
         return _KIND(self.event) == _KIND(event)
 
@@ -128,26 +140,57 @@ Plan = tuple[Charge, ...]
 _Rows = Annotated[int, must(f"a number of rows, at least 1 and at most {_MOST_ROWS:,}", 500, ge=1, le=_MOST_ROWS)]
 
 
+_Figure = Callable[[Charge], float]  # of a line: its rho, or the delta beside it
+RHO: _Figure = attrgetter("rho")
+DELTA: _Figure = attrgetter("delta")
+
+
 def plan_rho(plan: Iterable[Charge]) -> float:
     """The whole price of one party's plan."""
-    return math.fsum(charge.rho for charge in plan)
+    return math.fsum(map(RHO, plan))
+
+
+def plan_delta(plan: Iterable[Charge]) -> float:
+    """What the releases of one party's plan take of a delta beside their rho."""
+    return math.fsum(map(DELTA, plan))
 
 
 def row_rho(plans: Mapping[str, Plan]) -> float:
     """The whole price of one row: every party's own releases, and each joint mechanism once."""
-    own = math.fsum(c.rho for plan in plans.values() for c in plan if c.event.scope is Scope.OWN)
-    return own + joint_rho(plans)
+    return own_sum(RHO, *plans.values()) + joint_sum(RHO, plans)
 
 
-def joint_rho(plans: Mapping[str, Plan]) -> float:
-    """The price of the mechanisms that several parties run together: of each, what the dearest party pays for it."""
+def row_delta(plans: Mapping[str, Plan]) -> float:
+    """What all releases about one row take of a delta beside their rho, added up as `row_rho` adds."""
+    return own_sum(DELTA, *plans.values()) + joint_sum(DELTA, plans)
+
+
+def own_sum(figure: _Figure, *plans: Plan) -> float:
+    """A figure of the releases that parties make by themselves."""
+    return math.fsum(figure(c) for plan in plans for c in plan if c.event.scope is Scope.OWN)
+
+
+def joint_sum(figure: _Figure, plans: Mapping[str, Plan]) -> float:
+    """A figure of the mechanisms that several parties run together: of each, what the dearest party pays for it."""
     joint: dict[str, float] = {}
     for plan in plans.values():
         lines = [charge for charge in plan if charge.event.scope is Scope.JOINT]
         for what in {charge.what for charge in lines}:
-            mine = math.fsum(charge.rho for charge in lines if charge.what == what)
+            mine = math.fsum(figure(charge) for charge in lines if charge.what == what)
             joint[what] = max(joint.get(what, 0.0), mine)
     return math.fsum(joint.values())
+
+
+def with_delta(**figures: float) -> dict[str, float]:
+    """Deltas of a row or a record, written only where they are not 0: all others keep the bytes that they had."""
+    return {name: delta for name, delta in figures.items() if delta}
+
+
+def price_in_words(rho: float, delta: float = 0.0) -> str:
+    """The price of a release in a table for people."""
+    if math.isinf(rho):
+        return "exact"
+    return f"{rho:.4g} and delta {shown(delta)}" if delta else f"{rho:.4g}"
 
 
 def unprotected(plan: Plan) -> Plan:

@@ -66,6 +66,11 @@ class Receipt:
     def rho(self) -> float:
         return math.fsum(event.rho for event in self.events)
 
+    @property
+    def delta(self) -> float:
+        """What the releases took of a delta beside that rho."""
+        return math.fsum(event.delta for event in self.events)
+
 
 class _Pending(NamedTuple):
     slot: int

@@ -31,27 +31,32 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from colonnade.errors import BudgetExhausted, InvalidInput, LeakError, LedgerDamaged, ReplayDiverged
-from colonnade.privacy.accountant import Budget, check_budget, rho_for
+from colonnade.privacy.accountant import Budget, check_budget
 from colonnade.privacy.ending import Ending
 from colonnade.privacy.events import (
+    DELTA,
+    RHO,
     Charge,
     Event,
     Plan,
     Policy,
     Scope,
     check_policy,
-    joint_rho,
-    plan_rho,
+    joint_sum,
+    own_sum,
+    row_delta,
     row_rho,
+    with_delta,
 )
 from colonnade.privacy.store import Log, Row
 from colonnade.privacy.tally import (
     EVERY,
     OWNER,
+    Reserved,
     Snapshot,
     Tally,
+    counts,
     last_snapshot,
-    rest_rho,
     sign,
     tallied,
     trusted,
@@ -144,7 +149,9 @@ class Ledger:
             if not found:
                 self.check_unit(terms, plans)
                 check_policy(self.node, self.policy, plan)
-                check_budget(self.node, self.budget(), total_price(plans).row, distance)
+                price = total_price(plans)
+                for budget in self._budgets():
+                    check_budget(self.node, budget, price.rho.row, distance, price.delta.row)
                 return []
         opened = json.loads(found[0].body)
         if opened["terms"] != asdict(terms) or opened["plan"] != plan_lines(plan):
@@ -187,7 +194,8 @@ class Ledger:
 
     def check_unit(self, terms: Terms, plans: Mapping[str, Plan]) -> None:
         """Refuse a run whose price would be added to that of runs about another unit; exact and free ones add none."""
-        if not (self.holds_data and 0.0 < total_price(plans).row < math.inf):
+        price = total_price(plans)
+        if not (self.holds_data and counts(price.rho.row, price.delta.row)):
             return
         units = self.counted_units()
         if not units or units == [(terms.unit, terms.neighbours)]:
@@ -263,15 +271,24 @@ class Ledger:
 
     def budget(self) -> Budget:
         """The limit in force and what counts against it: own limit and policy, whichever is tighter."""
+        return self._budgets()[0]
+
+    def _budgets(self) -> list[Budget]:
+        """Both limits, the tighter one first: of a run that takes much of a delta the other one may afford less."""
         found = self.tally()
-        limit = (self.policy.epsilon, self.policy.delta)
+        limits = [(self.policy.epsilon, self.policy.delta)]
         if found.limit is not None:
-            limit = found.limit if self.policy.epsilon is None else min(limit, found.limit, key=_tightness)
-        return Budget(*limit, 1 + found.renewals, found.spent(), found.spent(lifetime=True))
+            limits = [found.limit] if self.policy.epsilon is None else [*limits, found.limit]
+        spent = found.spent(), found.spent(lifetime=True), found.taken(), found.taken(lifetime=True)
+        return sorted((Budget(*limit, 1 + found.renewals, *spent) for limit in limits), key=lambda one: one.limit)
 
     def row_spent(self) -> float:
         """rho of one row, the other parties' reserved releases about it included: what the limit applies to."""
         return self.tally().spent(lifetime=True)
+
+    def row_taken(self) -> float:
+        """What releases took of a delta for themselves beside that rho."""
+        return self.tally().taken(lifetime=True)
 
     # -------------------------------------------------------------------------------- adding up, and snapshots of it
 
@@ -328,20 +345,28 @@ class Ledger:
                 "it is lost, or restore the newest copy."
             )
 
-    def begin_anew(self, rho: float, units: Iterable[tuple[str, str]] = ()) -> Replaced:
-        """Begin in the place of a lost ledger, with what may have been spent, about which units and neighbours."""
-        # Until the first run the owner may say a larger rho; that is the same replacement.
+    def begin_anew(self, rho: float, units: Iterable[tuple[str, str]] = (), taken: float = 0.0) -> Replaced:
+        """Begin in the place of a lost ledger, with what may have been spent, about which units and neighbours.
+
+        taken  what releases may have taken of a delta for themselves beside that rho.
+        """
+        # Until the first run the owner may say a larger figure; that is the same replacement.
         if not rho >= 0.0:
             raise InvalidInput(
                 f"rho={rho}: what was spent before is a number of at least 0. Give inf if it is not known."
             )
+        if not 0.0 <= taken < math.inf:
+            raise InvalidInput(f"delta={taken}: what releases took of it before is a finite number of at least 0.")
         with self.log.atomic():
             self.check_new()
             own = [body for body in self._replaced_rows() if body["node"] == self.node]
             known = math.fsum(body["rho"] for body in own)
+            known_taken = math.fsum(body.get("delta", 0.0) for body in own)
             one = _read_replaced(own[0]) if own else Replaced(self.node, _now(), secrets.token_hex(8))
-            if not own or rho > known:
-                self._admin("replaced", {**one._asdict(), "rho": rho - known, "units": list(units)})
+            if not own or rho > known or taken > known_taken:
+                more = rho - known if rho > known else 0.0
+                beside = with_delta(delta=taken - known_taken if taken > known_taken else 0.0)
+                self._admin("replaced", {**one._asdict(), "rho": more, "units": list(units), **beside})
         return one
 
     def knows_replaced(self, one: Replaced) -> bool:
@@ -356,7 +381,7 @@ class Ledger:
             )
         return False
 
-    def accept_replaced(self, one: Replaced, head: tuple[int, bytes], rho: float) -> None:
+    def accept_replaced(self, one: Replaced, head: tuple[int, bytes], rho: float, taken: float = 0.0) -> None:
         """Take the head of a new ledger of another node, unless it counts less than this one does."""
         with self.log.atomic():
             if self.knows_replaced(one):
@@ -367,6 +392,13 @@ class Ledger:
                     f"the new ledger of {one.node!r} begins with rho = {rho!r}, and the one of {self.node!r} counts "
                     f"{spent!r} about the same rows: it would forget the rest. The record was not taken. Let its "
                     f"owner sign again with --rho {spent!r} or more."
+                )
+            before = self.row_taken()
+            if taken < before * (1.0 - 1e-9) and math.isfinite(rho):
+                raise InvalidInput(
+                    f"in the new ledger of {one.node!r} releases took {taken!r} of a delta for themselves, and in the "
+                    f"one of {self.node!r} {before!r}: it would forget the rest. The record was not taken. Let its "
+                    f"owner sign again with --delta {before!r} or more."
                 )
             self._admin("replaced", {**one._asdict(), "head": [head[0], head[1].hex()]})
 
@@ -392,10 +424,6 @@ def _read_replaced(body: Mapping[str, Any]) -> Replaced:
     return Replaced(str(body["node"]), str(body["when"]), str(body["mark"]))
 
 
-def _tightness(limit: tuple[Any, Any]) -> float:
-    return rho_for(limit[0], limit[1])
-
-
 @lru_cache(maxsize=256)
 def _quote(text: str) -> str:
     return json.dumps(text)
@@ -419,41 +447,44 @@ class RunPrice(NamedTuple):
     closed_at: float  # the number of the row that closed it; infinite: it is open
     own: float  # rho of this party's own releases
     row: float  # rho of one row, the other parties' part included
+    own_delta: float = 0.0  # what the releases took of a delta for themselves: this party's own
+    row_delta: float = 0.0  # and all of them, about one row
 
 
 def prices_of_runs(log: Log) -> list[RunPrice]:
     """The price of every run, in the order in which they were opened."""
     closed = {row.run: row for row in log.rows(kind="close")}
-    actual: dict[str, list[float]] = {}
+    actual: dict[str, list[Event]] = {}
     for row in log.rows(kind="event"):
         event = Event.from_json(row.body)
         if event.scope is Scope.OWN:
-            actual.setdefault(row.run, []).append(event.rho)
+            actual.setdefault(row.run, []).append(event)
     prices = []
     for row in log.rows(kind="open"):
-        opened = json.loads(row.body)
-        own = float(opened["own_rho"])
-        rest = rest_rho(opened)
+        reserved = Reserved.of(json.loads(row.body))
+        own = reserved.own
+        own_delta = reserved.own_delta
         end = math.inf
         if row.run in closed:  # what this party did not use returns; the others' part stays as planned
-            own = math.fsum(actual.get(row.run, []))
+            left = actual.get(row.run, [])
+            own = math.fsum(event.rho for event in left)
+            own_delta = math.fsum(event.delta for event in left)
             end = closed[row.run].seq
-            rest = 0.0 if Ending.of(json.loads(closed[row.run].body)["how"]).returns_all else rest
-        prices.append(RunPrice(end, own, own + rest))
+            if Ending.of(json.loads(closed[row.run].body)["how"]).returns_all:
+                reserved = Reserved()
+        prices.append(RunPrice(end, own, own + reserved.rest, own_delta, own_delta + reserved.rest_delta))
     return prices
 
 
 def opening(terms: Terms, node: str, plans: Mapping[str, Plan], policy: Policy, when: str) -> bytes:
     """The body of the row with which a run is opened."""
-    totals = total_price(plans)
-    others = list(totals.own.values())
-    if node in totals.own:
-        others.remove(totals.own[node])
+    price = total_price(plans)
     body = {
         "terms": asdict(terms),
         "plan": plan_lines(plans.get(node, ())),
-        "own_rho": totals.own.get(node, 0.0),
-        "rest_rho": math.fsum(others) + totals.joint,  # about the same row, at other parties or together
+        "own_rho": price.rho.own.get(node, 0.0),
+        "rest_rho": price.rho.rest(node),
+        **with_delta(own_delta=price.delta.own.get(node, 0.0), rest_delta=price.delta.rest(node)),
         "limit": None if policy.epsilon is None else [policy.epsilon, policy.delta],
         "when": when,
     }
@@ -465,12 +496,26 @@ def plan_lines(plan: Plan) -> list[dict[str, object]]:
     return [{"event": json.loads(c.event.to_json()), "count": c.count, "what": c.what} for c in plan]
 
 
-class PlannedPrice(NamedTuple):
-    """What all plans of a run cost."""
+class Planned(NamedTuple):
+    """One figure of all plans of a run: rho, or the delta beside it."""
 
     own: dict[str, float]  # by party
     joint: float
     row: float
+
+    def rest(self, node: str) -> float:
+        """Of the same row, at other parties or together."""
+        others = list(self.own.values())
+        if node in self.own:
+            others.remove(self.own[node])
+        return math.fsum(others) + self.joint
+
+
+class PlannedPrice(NamedTuple):
+    """What all plans of a run cost."""
+
+    rho: Planned
+    delta: Planned
 
 
 _priced: deque[tuple[Mapping[str, Plan], PlannedPrice]] = deque(maxlen=2)
@@ -481,7 +526,11 @@ def total_price(plans: Mapping[str, Plan]) -> PlannedPrice:
     for known, price in tuple(_priced):
         if known is plans:
             return price
-    own = {name: plan_rho(c for c in plan if c.event.scope is Scope.OWN) for name, plan in plans.items()}
-    price = PlannedPrice(own, joint_rho(plans), row_rho(plans))
+    rho = {name: own_sum(RHO, plan) for name, plan in plans.items()}
+    delta = {name: own_sum(DELTA, plan) for name, plan in plans.items()}
+    price = PlannedPrice(
+        Planned(rho, joint_sum(RHO, plans), row_rho(plans)),
+        Planned(delta, joint_sum(DELTA, plans), row_delta(plans)),
+    )
     _priced.append((plans, price))
     return price

@@ -26,7 +26,7 @@ from os import PathLike
 from typing import Any
 
 from colonnade.errors import BudgetExhausted
-from colonnade.privacy.accountant import check_budget, delta_left
+from colonnade.privacy.accountant import check_budget, delta_left, less_taken
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.ending import FINISHED, Ending, How
 from colonnade.privacy.events import Mechanism, Plan, Policy
@@ -52,9 +52,11 @@ class Total:
     rho: float
     runs: int
     distance: float = 0.0
+    taken: float = 0.0  # of a delta, by releases for themselves
 
     def epsilon(self, delta: float) -> float:
-        """The epsilon of all runs together at this delta, both prices counted; inf if the distances alone use it up."""
+        """The epsilon of all runs together at this delta, all prices counted; inf if the others alone use it up."""
+        delta = less_taken(delta, self.taken)
         found = epsilon_of(self.rho, delta)
         while math.isfinite(found) and (left := delta_left(delta, found, self.distance)) > 0.0:
             if (needed := epsilon_of(self.rho, left)) <= found:
@@ -97,7 +99,8 @@ class LocalLedger:
     def total(self) -> Total:
         """All runs of the ledger so far; runs that never closed count with their whole plan."""
         with self._ledger() as ledger:
-            return Total(ledger.row_spent(), len(ledger.log.rows(kind="open")), _distance(ledger.log))
+            runs = len(ledger.log.rows(kind="open"))
+            return Total(ledger.row_spent(), runs, _distance(ledger.log), ledger.row_taken())
 
     def short_of(self, rho: float, distance: float) -> str:
         """Why there is no room for as much; empty if a limit was set and leaves it."""

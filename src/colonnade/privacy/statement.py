@@ -11,7 +11,7 @@ from typing import Any
 
 from colonnade import notebook
 from colonnade.errors import InvalidInput
-from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.accountant import epsilon, less_taken
 from colonnade.privacy.block import Unit, check_sensible
 from colonnade.privacy.conditions import (
     CHEATING,
@@ -207,6 +207,8 @@ class PrivacyStatement:
         What it rests on, what breaks it, what its reader must know.
     rho
         The price in zCDP of all that is seen; None: the statement does not rest on one.
+    taken
+        The part of `delta` that releases took for themselves beside `rho`.
     """
 
     epsilon: float
@@ -220,6 +222,7 @@ class PrivacyStatement:
     sees: str
     conditions: tuple[Condition, ...] = ()
     rho: float | None = None
+    taken: float = 0.0
 
     @property
     def computational(self) -> bool:
@@ -299,6 +302,8 @@ class PrivacyStatement:
     def to_plain(self) -> dict[str, Any]:
         """For a file: its figures and facts, without the sentences that are made from them."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        if not self.taken:  # files of most statements are those of a version that knew of none
+            del plain["taken"]
         return {**plain, "conditions": [one.to_plain() for one in self.conditions]}
 
     @classmethod
@@ -318,23 +323,35 @@ class PrivacyStatement:
 
 
 def derived_statement(
-    privacy: Privacy, rho: float, unit: Unit, sees: str, derivation: str, conditions: Sequence[Condition] = ()
+    privacy: Privacy,
+    rho: float,
+    unit: Unit,
+    sees: str,
+    derivation: str,
+    conditions: Sequence[Condition] = (),
+    taken: float = 0.0,
 ) -> PrivacyStatement:
-    """The statement of a run that cost `rho` by a derivation of ours."""
+    """The statement of a run that cost `rho` by a derivation of ours, and of whose delta releases took their part."""
     assert privacy.trust is not None, "terms are settled before a run begins"
     return PrivacyStatement(
-        epsilon=epsilon(rho, privacy.delta),
+        epsilon=epsilon(rho, less_taken(privacy.delta, taken)),
         delta=privacy.delta,
         unit=str(unit),
         neighbours=unit.neighbours,
         trust=privacy.trust,
-        accountant=f"Renyi bound of {rho:.4g}-zCDP",
+        accountant=f"Renyi bound of {rho:.4g}-zCDP{beside_rho(taken)}",
         guarantee=guarantee_under(conditions),
         derivation=derivation,
         sees=sees,
         conditions=tuple(conditions),
         rho=rho,
+        taken=taken,
     )
+
+
+def beside_rho(taken: float) -> str:
+    """What is said behind a total of rho where releases took a part of delta for themselves."""
+    return f" at what is left of delta when releases took {shown(taken)} of it for themselves" if taken else ""
 
 
 def replaced_ledgers(ledgers: Iterable[tuple[str, str, str]]) -> tuple[Condition, ...]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from colonnade.errors import LedgerDamaged
 from colonnade.privacy.ending import Ending
-from colonnade.privacy.events import SCORES, Event, Scope
+from colonnade.privacy.events import SCORES, Event, Scope, with_delta
 from colonnade.privacy.keyring import public_key
 from colonnade.privacy.store import Log, Row
 
@@ -50,6 +50,10 @@ class Sum:
             over, under = rho.as_integer_ratio()
             self.units += over << (_PLACES + 1 - under.bit_length())
 
+    def join(self, other: Sum) -> None:
+        self.units += other.units
+        self.infinite += other.infinite
+
     def value(self) -> float:
         return math.inf if self.infinite else self.units / (1 << _PLACES)
 
@@ -62,20 +66,90 @@ class Sum:
 
 
 @dataclass
+class Prices:
+    """A sum of prices: of rho, and of what releases took of a delta beside it."""
+
+    rho: Sum = field(default_factory=Sum)
+    delta: Sum = field(default_factory=Sum)
+
+    def add(self, rho: float, delta: float) -> None:
+        self.rho.add(rho)
+        if delta:
+            self.delta.add(delta)
+
+    def join(self, other: Prices) -> None:
+        self.rho.join(other.rho)
+        self.delta.join(other.delta)
+
+    def copy(self) -> Prices:
+        return Prices(replace(self.rho), replace(self.delta))
+
+    def plain(self) -> list[str | int]:
+        return self.rho.plain() + (self.delta.plain() if self.delta.units else [])
+
+    @classmethod
+    def of(cls, raw: Any) -> Prices:
+        return cls(Sum.of(raw), Sum.of(raw[2:]) if raw[2:] else Sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What a run reserved, as the row that opened it says."""
+
+    own: float = 0.0  # rho that this party reserved for itself
+    rest: float = 0.0  # rho that was reserved about the same row at other parties or together
+    own_delta: float = 0.0  # what the releases take of a delta for themselves, likewise
+    rest_delta: float = 0.0
+
+    @classmethod
+    def of(cls, opened: Mapping[str, Any]) -> Reserved:
+        deltas = (float(opened.get(name, 0.0)) for name in ("own_delta", "rest_delta"))
+        return cls(float(opened["own_rho"]), float(opened["rest_rho"]), *deltas)
+
+    @property
+    def rho(self) -> float:
+        return self.own + self.rest
+
+    @property
+    def delta(self) -> float:
+        return self.own_delta + self.rest_delta
+
+
+def counts(rho: float, delta: float) -> bool:
+    """Whether a price is one that adds up to a promise: neither nothing nor without a bound."""
+    return math.isfinite(rho) and (rho > 0.0 or delta > 0.0)
+
+
+@dataclass
 class OpenRun:
     """A run whose reservation has not returned."""
 
     opened: int  # the row that opened it
-    own: float  # what this party reserved for itself
-    rest: float  # what was reserved about the same row at other parties or together
+    reserved: Reserved
     unit: str
     neighbours: str
-    own_left: Sum = field(default_factory=Sum)  # of its own releases so far
-    left: Sum = field(default_factory=Sum)  # of all its releases so far
+    own_left: Prices = field(default_factory=Prices)  # of its own releases so far
+    left: Prices = field(default_factory=Prices)  # of all its releases so far
 
-    @property
-    def price(self) -> float:
-        return self.own + self.rest
+    def plain(self) -> dict[str, Any]:
+        said = self.reserved
+        return {
+            "opened": self.opened,
+            "own": said.own,
+            "rest": said.rest,
+            **with_delta(own_delta=said.own_delta, rest_delta=said.rest_delta),
+            "unit": self.unit,
+            "neighbours": self.neighbours,
+            "own_left": self.own_left.plain(),
+            "left": self.left.plain(),
+        }
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> OpenRun:
+        deltas = (raw.get(name, 0.0) for name in ("own_delta", "rest_delta"))
+        reserved = Reserved(raw["own"], raw["rest"], *deltas)
+        left = Prices.of(raw["own_left"]), Prices.of(raw["left"])
+        return cls(raw["opened"], reserved, raw["unit"], raw["neighbours"], *left)
 
 
 @dataclass
@@ -84,8 +158,8 @@ class Tally:
 
     count: int = 0
     head: bytes = b""
-    lifetime: Sum = field(default_factory=Sum)  # of runs that are over
-    period: Sum = field(default_factory=Sum)  # of those that ended in this period
+    lifetime: Prices = field(default_factory=Prices)  # of runs that are over
+    period: Prices = field(default_factory=Prices)  # of those that ended in this period
     runs: dict[str, OpenRun] = field(default_factory=dict)
     units: dict[tuple[str, str], int] = field(default_factory=dict)  # of runs that are over, by their first opening
     units_before: list[tuple[str, str]] = field(default_factory=list)  # of a ledger that this one replaced
@@ -101,24 +175,37 @@ class Tally:
 
     def spent(self, *, lifetime: bool = False) -> float:
         """rho of one row: of runs that are over in this period (or ever), and of those that are open."""
-        begun = self.lifetime if lifetime else self.period
-        total = Sum(begun.units, begun.infinite)
+        return self._counted(lifetime).rho.value()
+
+    def taken(self, *, lifetime: bool = False) -> float:
+        """What releases about the same row took of a delta for themselves, or may take while their runs are open."""
+        return self._counted(lifetime).delta.value()
+
+    def _counted(self, lifetime: bool) -> Prices:
+        total = (self.lifetime if lifetime else self.period).copy()
         for run in self.runs.values():
-            total.add(run.price)
-        return total.value()
+            total.add(run.reserved.rho, run.reserved.delta)
+        return total
 
     def released(self) -> float:
         """rho of what has left in this period; `spent` has what open runs reserved, too."""
-        left = Sum()
+        return self.period.rho.value() + self._left().rho.value()
+
+    def released_delta(self) -> float:
+        """What that took of a delta; `taken` has what open runs reserved, too."""
+        return self.period.delta.value() + self._left().delta.value()
+
+    def _left(self) -> Prices:
+        left = Prices()
         for run in self.runs.values():
-            left.units, left.infinite = left.units + run.left.units, left.infinite + run.left.infinite
-        return self.period.value() + left.value()
+            left.join(run.left)
+        return left
 
     def counted_units(self) -> list[tuple[str, str]]:
         """Unit and neighbours of every run that counts, oldest first."""
         first = dict(self.units)
         for run in self.runs.values():
-            if 0.0 < run.price < math.inf:
+            if counts(run.reserved.rho, run.reserved.delta):
                 unit = (run.unit, run.neighbours)
                 first[unit] = min(run.opened, first.get(unit, run.opened))
         return list(dict.fromkeys([*self.units_before, *sorted(first, key=first.__getitem__)]))
@@ -142,7 +229,7 @@ class Tally:
     def _open(self, row: Row) -> None:
         opened = json.loads(row.body)
         unit, neighbours = (str(opened["terms"].get(name, "")) for name in ("unit", "neighbours"))
-        self.runs[row.run] = OpenRun(row.seq, float(opened["own_rho"]), rest_rho(opened), unit, neighbours)
+        self.runs[row.run] = OpenRun(row.seq, Reserved.of(opened), unit, neighbours)
         try:
             self.score_runs += any(line["event"]["mechanism"] == SCORES.mechanism for line in opened["plan"])
         except (KeyError, TypeError):
@@ -154,27 +241,28 @@ class Tally:
         self.exact += math.isinf(event.rho)
         run = self.runs.get(row.run)
         if run is not None:
-            run.left.add(event.rho)
+            run.left.add(event.rho, event.delta)
             if event.scope is Scope.OWN:
-                run.own_left.add(event.rho)
+                run.own_left.add(event.rho, event.delta)
         elif event.scope is Scope.OWN:  # of no run that is open: it left all the same
-            self._count(event.rho)
+            self._count(event.rho, event.delta)
 
     def _close(self, row: Row) -> None:
         run = self.runs.pop(row.run, None)
         if run is None:
             return
         # What this party did not use returns; the others' part stays as planned, unless nothing was sent anywhere.
-        rest = 0.0 if Ending.of(json.loads(row.body)["how"]).returns_all else run.rest
-        price = run.own_left.value() + rest
-        self._count(price)
-        if 0.0 < price < math.inf:
+        reserved = Reserved() if Ending.of(json.loads(row.body)["how"]).returns_all else run.reserved
+        rho = run.own_left.rho.value() + reserved.rest
+        delta = run.own_left.delta.value() + reserved.rest_delta
+        self._count(rho, delta)
+        if counts(rho, delta):
             unit = (run.unit, run.neighbours)
             self.units[unit] = min(run.opened, self.units.get(unit, run.opened))
 
     def _budget(self, body: Mapping[str, Any]) -> None:
         if body["do"] == "renew":
-            self.period, self.renewals = Sum(), self.renewals + 1
+            self.period, self.renewals = Prices(), self.renewals + 1
         else:
             self.limit = float(body["epsilon"]), float(body["delta"])
 
@@ -183,13 +271,14 @@ class Tally:
         if "head" in body:
             self._see({body["node"]: body["head"]})
         if "rho" in body:
-            self._count(float(body["rho"]))
-            if 0.0 < body["rho"] < math.inf:
+            price = float(body["rho"]), float(body.get("delta", 0.0))
+            self._count(*price)
+            if counts(*price):
                 self.units_before += [(unit, neighbours) for unit, neighbours in body["units"]]
 
-    def _count(self, rho: float) -> None:
-        self.lifetime.add(rho)
-        self.period.add(rho)
+    def _count(self, rho: float, delta: float) -> None:
+        self.lifetime.add(rho, delta)
+        self.period.add(rho, delta)
 
     def _see(self, seen: Mapping[str, Any]) -> None:
         for peer, (count, head) in seen.items():
@@ -199,14 +288,10 @@ class Tally:
 
     def plain(self) -> dict[str, Any]:
         """All of it but the place it stands at."""
-        runs = {
-            name: {**asdict(run), "own_left": run.own_left.plain(), "left": run.left.plain()}
-            for name, run in self.runs.items()
-        }
         return {
             "lifetime": self.lifetime.plain(),
             "period": self.period.plain(),
-            "runs": runs,
+            "runs": {name: run.plain() for name, run in self.runs.items()},
             "units": [[*unit, opened] for unit, opened in self.units.items()],
             "units_before": [list(unit) for unit in self.units_before],
             "heads": {peer: [count, head.hex()] for peer, (count, head) in self.heads.items()},
@@ -216,22 +301,14 @@ class Tally:
 
     @classmethod
     def of(cls, count: int, head: bytes, raw: Mapping[str, Any]) -> Tally:
-        sums = {name: Sum.of(raw[name]) for name in ("lifetime", "period")}
-        runs = {
-            name: OpenRun(**{**run, "own_left": Sum.of(run["own_left"]), "left": Sum.of(run["left"])})
-            for name, run in raw["runs"].items()
-        }
+        sums = {name: Prices.of(raw[name]) for name in ("lifetime", "period")}
+        runs = {name: OpenRun.of(run) for name, run in raw["runs"].items()}
         counts = {name: int(raw[name]) for name in _COUNTS}
         limit = None if raw["limit"] is None else (float(raw["limit"][0]), float(raw["limit"][1]))
         units = {(unit, neighbours): opened for unit, neighbours, opened in raw["units"]}
         before = [(unit, neighbours) for unit, neighbours in raw["units_before"]]
         heads = {peer: (seen, bytes.fromhex(text)) for peer, (seen, text) in raw["heads"].items()}
         return cls(count, head, sums["lifetime"], sums["period"], runs, units, before, heads, **counts, limit=limit)
-
-
-def rest_rho(opened: Mapping[str, Any]) -> float:
-    """What a run reserved about the same row at other parties or together."""
-    return float(opened["rest_rho"])
 
 
 # ------------------------------------------------------------------------------------ over a log

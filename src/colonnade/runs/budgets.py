@@ -17,13 +17,13 @@ from typing import Any
 
 from colonnade.data.text_file import safe_cell
 from colonnade.errors import InvalidInput, LedgerDamaged
-from colonnade.privacy.accountant import Budget, epsilon, rho_for
+from colonnade.privacy.accountant import Budget, epsilon, less_taken, rho_for
 from colonnade.privacy.ending import Ending
-from colonnade.privacy.events import Policy, shown
+from colonnade.privacy.events import Event, Policy, shown, with_delta
 from colonnade.privacy.ledger import Entry, Ledger, prices_of_runs
 from colonnade.privacy.mechanisms import gaussian_sigma, gumbel_scale
 from colonnade.privacy.store import FileLog
-from colonnade.privacy.tally import OWNER, check_snapshot, rest_rho
+from colonnade.privacy.tally import OWNER, Reserved, check_snapshot
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.run_store import JOURNAL, RunStore, file_name, finished_elsewhere, node_name, noted_ledgers
 
@@ -48,16 +48,16 @@ class Account:
 
     @property
     def spent(self) -> float:
-        return epsilon(self.budget.rho, self.delta)
+        return epsilon(self.budget.rho, less_taken(self.delta, self.budget.taken))
 
     @property
     def left(self) -> float:
-        """The epsilon of one more run that fits; infinite without a limit."""
+        """The epsilon of one more run that fits, asked for at this delta; infinite without a limit."""
         return epsilon(self.budget.left, self.delta)
 
     @property
     def lifetime(self) -> float:
-        return epsilon(self.budget.lifetime_rho, self.delta)
+        return epsilon(self.budget.lifetime_rho, less_taken(self.delta, self.budget.lifetime_taken))
 
     @property
     def reserved(self) -> float:
@@ -67,7 +67,7 @@ class Account:
     @property
     def share(self) -> float:
         """What is left of the limit, as a share; prices add up in rho."""
-        return self.budget.left / self.budget.limit
+        return self.budget.share
 
     @property
     def left_words(self) -> str:
@@ -77,9 +77,10 @@ class Account:
     def cells(self) -> dict[str, str]:
         """What an owner is shown, by name: the same on the command line, on the live page and on an officer's page."""
         limit = self.budget.epsilon
+        taken = f", of which releases took {shown(self.budget.taken)}" if self.budget.taken else ""
         return {
             "party": self.party,
-            "limit": "none on record" if limit is None else f"ε {shown(limit)} (δ {self.delta:g})",
+            "limit": "none on record" if limit is None else f"ε {shown(limit)} (δ {self.delta:g}{taken})",
             "spent": _epsilon_words(self.released),
             "left of the limit": "no limit" if limit is None else f"{self.share:4.0%}: ε {self.left_words}".strip(),
             "reserved": _epsilon_words(self.reserved) if self.open_runs else "nothing",
@@ -157,7 +158,8 @@ def account_of(ledger: Ledger) -> Account:
     found = ledger.tally()
     budget = ledger.budget()
     unit = " and ".join(ledger.units()) or "not fixed yet"
-    released = epsilon(found.released(), budget.delta if budget.delta is not None else DELTA)
+    delta = budget.delta if budget.delta is not None else DELTA
+    released = epsilon(found.released(), less_taken(delta, found.released_delta()))
     return Account(ledger.node, budget, found.releases, found.exact, len(found.runs), unit, released)
 
 
@@ -173,9 +175,9 @@ def forecast(store: str | Path, party: str, target: float, delta: float, rounds:
     rho = rho_for(target, delta)
     with open_ledger(store, party) as ledger:
         budget = ledger.budget()
-    after = epsilon(budget.rho + rho, budget.delta or delta)
+    after = epsilon(budget.rho + rho, less_taken(budget.delta or delta, budget.taken))
     left = math.inf if math.isinf(budget.limit) else math.floor(budget.left / rho * (1 + 1e-12))
-    fits = budget.rho + rho <= budget.limit * (1 + 1e-12)
+    fits = budget.affords(rho)
     return Forecast(party, rho, fits, after, left, gaussian_sigma(1.0, rho / rounds), gumbel_scale(1.0, rho / rounds))
 
 
@@ -183,14 +185,16 @@ def spending(store: str | Path, party: str) -> list[tuple[str, float]]:
     """When something was released, and the epsilon spent in all by then (at the budget's delta)."""
     with open_ledger(store, party) as ledger:
         delta = ledger.budget().delta or DELTA
-        by_time: dict[str, float] = {}
+        by_time: dict[str, list[Event]] = {}
         for entry in ledger.entries():
-            by_time[entry.when] = by_time.get(entry.when, 0.0) + entry.event.rho
+            by_time.setdefault(entry.when, []).append(entry.event)
     total = 0.0
+    taken = 0.0
     curve = []
-    for when, rho in sorted(by_time.items()):
-        total += rho
-        curve.append((when, epsilon(total, delta)))
+    for when, events in sorted(by_time.items()):
+        total += sum(event.rho for event in events)
+        taken += sum(event.delta for event in events)
+        curve.append((when, epsilon(total, less_taken(delta, taken))))
     return curve
 
 
@@ -227,6 +231,7 @@ def _run_lines(ledger: Ledger) -> list[dict[str, Any]]:
     lines = []
     for row, price in zip(ledger.log.rows(kind="open"), prices_of_runs(ledger.log), strict=True):
         opened = json.loads(row.body)
+        reserved = Reserved.of(opened)
         end = closed.get(row.run, {})
         lines.append(
             {
@@ -234,12 +239,14 @@ def _run_lines(ledger: Ledger) -> list[dict[str, Any]]:
                 "run": row.run,
                 "opened": opened.get("when", ""),
                 **opened["terms"],
-                "reserved_own_rho": opened["own_rho"],
-                "reserved_other_rho": rest_rho(opened),
+                "reserved_own_rho": reserved.own,
+                "reserved_other_rho": reserved.rest,
+                **with_delta(reserved_own_delta=reserved.own_delta, reserved_other_delta=reserved.rest_delta),
                 "closed": end.get("when", ""),
                 "ended": Ending.of(end["how"]).words if end else "open",
                 "counted_own_rho": price.own,
                 "counted_rho": price.row,
+                **with_delta(counted_own_delta=price.own_delta, counted_delta=price.row_delta),
             }
         )
     return lines

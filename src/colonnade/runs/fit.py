@@ -38,7 +38,7 @@ from colonnade.model.job import Job
 from colonnade.privacy import statement as stating
 from colonnade.privacy.block import Block
 from colonnade.privacy.ending import FINISHED, Ending, How
-from colonnade.privacy.events import Plan, row_rho
+from colonnade.privacy.events import Plan, row_delta, row_rho
 from colonnade.privacy.ledger import Replaced
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import Privacy, PrivacyStatement, not_private, remarks_on
@@ -518,4 +518,5 @@ def _claim(run: RunDriver) -> PrivacyStatement:
     read_off = [name for name, schema in schemas.items() if schema is not None and schema.source == "public"]
     conditions = node_setup.conditions_of(run.job, run.method, keyed=run.federation.on is not None)
     conditions = (*conditions, *stating.read_off(read_off))
-    return stating.derived_statement(run.job.privacy, row_rho(run.plans), unit, seen, run.method.DERIVATION, conditions)
+    said = (unit, seen, run.method.DERIVATION, conditions)
+    return stating.derived_statement(run.job.privacy, row_rho(run.plans), *said, row_delta(run.plans))

@@ -24,9 +24,9 @@ from colonnade.errors import ColonnadeError, MostlyNoise, NothingToLearn, Unused
 from colonnade.methods.method import GraphMethod, Method
 from colonnade.methods.node_setup import coordinator_setup, terms_of
 from colonnade.model.job import curves_in_words
-from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.accountant import epsilon, less_taken
 from colonnade.privacy.block import Block
-from colonnade.privacy.events import HIDDEN, MASKED, SCORES, Audience, Charge, row_rho, shown
+from colonnade.privacy.events import HIDDEN, MASKED, SCORES, Audience, Charge, row_delta, row_rho, shown, with_delta
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.statement import Privacy, large_delta, remarks_on
 from colonnade.privacy.store import MemoryLog
@@ -53,6 +53,7 @@ class PreviewLine:
     times: int
     rho: float  # of all those times together
     seen_by: str
+    delta: float = 0.0  # beside rho
 
 
 @dataclass(frozen=True)
@@ -70,16 +71,18 @@ class Preview:
     unit: str = "one row"
     trust: str | None = None  # the trust model that the run would have; None where it is not private
     notes: tuple[str, ...] = ()  # what is to be said of the figures
+    taken: float = 0.0  # of delta, by releases for themselves
 
     @property
     def epsilon(self) -> float:
-        return math.inf if self.delta is None else epsilon(self.rho, self.delta)
+        return math.inf if self.delta is None else epsilon(self.rho, less_taken(self.delta, self.taken))
 
     @property
     def price(self) -> str:
         if math.isinf(self.rho):
             return "exact values would leave: no epsilon holds"
-        price = f"epsilon {shown(self.epsilon)} at delta {self.delta:g} (rho {self.rho:.4g})"
+        taken = f", and releases take {shown(self.taken)} of that delta for themselves" if self.taken else ""
+        price = f"epsilon {shown(self.epsilon)} at delta {self.delta:g} (rho {self.rho:.4g}{taken})"
         return f"{price} for {self.unit}, all parties together"
 
     def plain(self) -> dict[str, Any]:
@@ -91,8 +94,13 @@ class Preview:
         return {
             "method": self.method,
             "rows": self.rows,
-            "leaves": [{**vars(line), "rho": finite(line.rho)} for line in self.lines],
+            "leaves": [
+                {name: value for name, value in vars(line).items() if name != "delta"}
+                | {"rho": finite(line.rho), **with_delta(delta=line.delta)}
+                for line in self.lines
+            ],
             "rho": finite(self.rho),
+            **with_delta(taken=self.taken),
             "epsilon": finite(self.epsilon),
             "delta": self.delta,
             "unit": self.unit,
@@ -123,7 +131,7 @@ def preview(
     check_store(call, federation, privacy, store)
     _check_ledgers(call, federation, store)
     charges = [(party, charge) for party, plan in call.plans.items() for charge in plan if charge.count]
-    lines = tuple(PreviewLine(party, one.what, one.count, one.rho, seen_by(one)) for party, one in charges)
+    lines = tuple(PreviewLine(party, one.what, one.count, one.rho, seen_by(one), one.delta) for party, one in charges)
     rho = row_rho(call.plans)
     unit = str(call.job.roster.unit)
     terms = call.job.privacy
@@ -135,7 +143,7 @@ def preview(
         return known
     large = tuple(one.full for one in large_delta(terms, *call.job.units))
     notes = (*bent, *large, *remarks_on(terms))
-    return replace(known, delta=terms.delta, trust=terms.trust, notes=notes)
+    return replace(known, delta=terms.delta, trust=terms.trust, notes=notes, taken=row_delta(call.plans))
 
 
 def _about_curves(federation: Federation, problem: Any, call: CheckedCall, size: int | None) -> tuple[str, ...]:

@@ -83,6 +83,7 @@ class StatementTable(Table, frozen=True):
     sees: str
     conditions: list[dict[str, Any]]
     rho: Length | None = None
+    taken: Length = 0.0
 
     def __post_init__(self) -> None:
         try:
@@ -95,6 +96,8 @@ class StatementTable(Table, frozen=True):
             raise InvalidInput("has a guarantee that its conditions do not bear out")
         if self.delta == 0.0 and self.epsilon != math.inf:
             raise InvalidInput("has an epsilon, and a delta of 0")
+        if self.taken > self.delta:
+            raise InvalidInput("has releases that took more than its delta")
 
 
 # ------------------------------------------------------------------------------------------------ a release

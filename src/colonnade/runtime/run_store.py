@@ -26,7 +26,7 @@ from typing import IO, Any
 
 from colonnade.errors import InvalidInput, LedgerDamaged, StoreError
 from colonnade.privacy.ending import ABORTED, Ending
-from colonnade.privacy.events import Policy
+from colonnade.privacy.events import Policy, with_delta
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog, Log, MemoryLog, Row
 from colonnade.privacy.tally import last_snapshot, sign, trusted
@@ -336,8 +336,10 @@ def released(folder: str | Path, run: str) -> tuple[dict[str, str], list[dict[st
                 terms = json.loads(row.body)["terms"]
             entries = ledger.entries(run)
             for what in dict.fromkeys(entry.what for entry in entries):
-                prices = [entry.event.rho for entry in entries if entry.what == what]
-                left.append({"node": node, "what": what, "times": len(prices), "rho": sum(prices)})
+                events = [entry.event for entry in entries if entry.what == what]
+                price = {"rho": sum(event.rho for event in events)}
+                beside = with_delta(delta=sum(event.delta for event in events))
+                left.append({"node": node, "what": what, "times": len(events), **price, **beside})
         return terms, left
 
 
@@ -377,10 +379,10 @@ def end_open_runs(store: RunStore) -> None:
         _abort(store, run)
 
 
-def begin_new_ledger(folder: str | Path, node: str) -> tuple[str, float]:
-    """Begin a ledger in the place of a lost one, in a store that holds all: when, and the rho it begins with.
+def begin_new_ledger(folder: str | Path, node: str) -> tuple[str, float, float]:
+    """Begin a ledger in the place of a lost one, in a store that holds all: when, and with which rho and delta.
 
-    That is the largest sum of the others' ledgers, which count about the same rows.
+    They are the largest sums of the others' ledgers, which count about the same rows.
     """
     with closing(open_existing(folder)) as store:
         peers = [Ledger(store.log(name), name, Policy()) for name in store.nodes() if name != node]
@@ -391,11 +393,12 @@ def begin_new_ledger(folder: str | Path, node: str) -> tuple[str, float]:
         ledger.check_new()
         end_open_runs(store)
         rho = max(peer.row_spent() for peer in peers)
-        one = ledger.begin_anew(rho, dict.fromkeys(unit for peer in peers for unit in peer.counted_units()))
+        taken = max(peer.row_taken() for peer in peers)
+        one = ledger.begin_anew(rho, dict.fromkeys(unit for peer in peers for unit in peer.counted_units()), taken)
         count = ledger.log.length()
         for peer in peers:
-            peer.accept_replaced(one, (count, ledger.log.head_at(count)), rho)
-        return one.when, rho
+            peer.accept_replaced(one, (count, ledger.log.head_at(count)), rho, taken)
+        return one.when, rho, taken
 
 
 def open_existing(folder: str | Path) -> RunStore:

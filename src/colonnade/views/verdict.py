@@ -11,7 +11,9 @@ swapped. Hence
 It does not say that odds move by at most e^epsilon except with chance delta. For odds:
     odds for the truth afterwards ≤ e^t · odds before, except with a chance of at most c,
 with t = rho + 2·√(rho·ln(1/delta)) and c = delta for a release of price rho in zCDP, and with t = epsilon + ln 2 and c
-= 2·delta for every other. The proofs are in docs/understand/privacy/accounting.md, "What epsilon and delta mean".
+= 2·delta for every other. Where releases took a part e of delta for themselves beside rho, c is the whole delta, too,
+with t = rho + 2·√(rho·ln(2/(delta − e))) + ln((delta + e)/(delta − e)). The proofs are in
+docs/understand/privacy/accounting.md, "What epsilon and delta mean".
 
 Colours  masked, noisy and exact have one each, which means that and nothing else on any page; the word stands by it.
 """
@@ -235,11 +237,15 @@ def approved_part(known: RunFacts) -> str:
 # ------------------------------------------------------------------------------------------------ what epsilon means
 
 
-def tail(epsilon: float, delta: float, rho: float | None) -> tuple[float, float]:
+def tail(epsilon: float, delta: float, rho: float | None, taken: float = 0.0) -> tuple[float, float]:
     """t and c: the odds for the truth are multiplied by more than e^t with a chance of at most c."""
     if rho is None:
         return epsilon + math.log(2.0), min(1.0, 2.0 * delta)
-    return rho + 2.0 * math.sqrt(rho * math.log(1.0 / delta)), delta
+    if not taken:
+        return rho + 2.0 * math.sqrt(rho * math.log(1.0 / delta)), delta
+    half = (delta - taken) / 2.0  # of what is left of delta: for the noise; the rest, for what releases took
+    raised = math.log((delta + taken) / (delta - taken))
+    return rho + 2.0 * math.sqrt(rho * math.log(1.0 / half)) + raised, delta
 
 
 def belief(before: float, loss: float) -> float:
@@ -312,7 +318,7 @@ def _meaning(fit: FitFacts) -> str:
         )
     guarantee = fit.privacy.guarantee
     claimed = paragraph(f"The figures below hold as far as epsilon does, and its guarantee is: {guarantee}.")
-    loss, chance = tail(epsilon, delta, fit.privacy.rho)
+    loss, chance = tail(epsilon, delta, fit.privacy.rho, fit.privacy.taken)
     text = (
         f"Take two tables that differ in {unit} only, and any set of outcomes. Its chance under one of them is at most "
         f"e^epsilon = {number(factor(epsilon))} times its chance under the other, plus delta = {number(delta)}. "

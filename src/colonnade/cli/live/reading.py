@@ -16,12 +16,12 @@ from urllib.parse import quote
 
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 from colonnade.methods import load_all
-from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.accountant import epsilon, less_taken
 from colonnade.privacy.ending import Ending
-from colonnade.privacy.events import Policy, kind_of
+from colonnade.privacy.events import Event, Policy, kind_of
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog, check_format
-from colonnade.privacy.tally import rest_rho
+from colonnade.privacy.tally import Reserved
 from colonnade.runs.budgets import DELTA, Account, account_of, last_policy
 from colonnade.runtime.node import LOOK, header_and_length
 from colonnade.runtime.program import BY_CODE, COORDINATOR
@@ -124,13 +124,15 @@ class Reader:
         terms = next(iter(openings.values()))["terms"]
         delta = re.search(r"Privacy\(epsilon=[^,]+, delta=([^,)]+)", terms["settings"])
         rounds = re.search(r"\brounds=(\d+)", terms["settings"])
-        price = max(opened["own_rho"] + rest_rho(opened) for opened in openings.values())
+        reserved = [Reserved.of(opened) for opened in openings.values()]
+        price = max(one.rho for one in reserved)
+        taken = max(one.delta for one in reserved)
         return Run(
             name,
             began,
             state,
             **{fact: terms[fact] for fact in ("method", "trust", "unit", "settings", "protocol")},
-            epsilon=epsilon(price, float(delta.group(1)) if delta else DELTA),
+            epsilon=epsilon(price, less_taken(float(delta.group(1)) if delta else DELTA, taken)),
             round=max((_round(log, name) for log in nodes.values()), default=0),
             rounds=int(rounds.group(1)) if rounds else None,
             reported=self.fit_file(name) is not None,
@@ -148,14 +150,17 @@ class Reader:
         path = self.folder / "fits" / f"{name}.json"
         return path if _RUN_ID.fullmatch(name) and path.is_file() else None
 
-    def left(self, name: str) -> list[tuple[str, str, str, int, float]]:
-        """What left each data holder in a run: how it looked, what it was for, how often, and its price."""
-        found: dict[tuple[str, str, str], list[float]] = {}
+    def left(self, name: str) -> list[tuple[str, str, str, int, float, float]]:
+        """What left each data holder in a run: how it looked, what it was for, how often, and its price: rho, delta."""
+        found: dict[tuple[str, str, str], list[Event]] = {}
         for party, path in self._holders().items():
             with self._looking(path) as log:
                 for entry in Ledger(log, party, Policy()).entries(name):
-                    found.setdefault((party, kind_of(entry.event), entry.what), []).append(entry.event.rho)
-        return [(*key, len(prices), math.fsum(prices)) for key, prices in found.items()]
+                    found.setdefault((party, kind_of(entry.event), entry.what), []).append(entry.event)
+        return [
+            (*key, len(events), math.fsum(one.rho for one in events), math.fsum(one.delta for one in events))
+            for key, events in found.items()
+        ]
 
     # -------------------------------------------------------------------------------- messages
 

@@ -159,12 +159,16 @@ def index_page(folder: str, runs: Sequence[Run], ledgers: Sequence[Account], mes
     return _whole(f"Store “{folder}”", f"{parts.count_noun(len(runs), 'run')}, {running:,} running", sections, "")
 
 
-def run_page(run: Run, left: Sequence[tuple[str, str, str, int, float]], messages: Sequence[Message]) -> str:
+def _price(rho: float, delta: float) -> str:
+    return f"{parts.number(rho)} and delta {parts.number(delta)}" if delta else parts.number(rho)
+
+
+def run_page(run: Run, left: Sequence[tuple[str, str, str, int, float, float]], messages: Sequence[Message]) -> str:
     known = {"method": run.method, "trust model": run.trust, "unit": run.unit}
     known |= {"settings and privacy terms": run.settings, "protocol": run.protocol}
     terms = {"state": run.state, "began": _time(run), **{name: fact or UNKNOWN for name, fact in known.items()}}
     figures = {"state": run.state, "epsilon reserved": _epsilon(run), "round": _progress(run)}
-    rows = [(party, chip(kind), what, f"{times:,}", parts.number(price)) for party, kind, what, times, price in left]
+    rows = [(party, chip(kind), what, f"{times:,}", _price(*price)) for party, kind, what, times, *price in left]
     released = table(
         "What left, how it looked, and for what", ("party", "as", "what", "times", "price (rho)"), rows, numbers=2
     )
