@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import subprocess
 import sys
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from scipy.sparse import csc_array, issparse
 
-from colonnade.data.schema.cells import as_frame
+from colonnade.data.schema.cells import EncodedColumn, as_frame, nonzeros
+from colonnade.data.schema.column import Column, Feature, Groups
 from colonnade.data.schema.columns import Binary, Categorical, Date, Numeric, Plain
 from colonnade.data.schema.infer import look
 from colonnade.data.schema.table import VERSION, Encoded, Schema
@@ -300,6 +302,34 @@ def test_only_data_frames_are_encoded():
         Schema(()).encode(np.zeros((2, 2)))
     with pytest.raises(InvalidInput, match="mixes types"):
         Schema.infer(pd.DataFrame({"x": [1, "a", object()]}))
+
+
+@dataclass(frozen=True)
+class Own(Column):
+    """A kind that is no public name: it names one feature, and encodes `width` of them."""
+
+    width: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        range(self.width)
+
+    def groups(self) -> Groups:
+        return ((Feature(self.name, 1.0, nonnegative=False, binary=False),),)
+
+    def encode(self, values: pl.Series) -> EncodedColumn:
+        return EncodedColumn([nonzeros(values.to_numpy())] * self.width)
+
+    def words(self) -> tuple[str, str]:
+        return "own", ""
+
+
+def test_a_kind_that_no_reader_knows_is_shown_and_not_written(tmp_path):
+    schema = Schema((Plain("a"), Own("x")))
+    assert 'type = "own"' in schema.to_text()
+    with pytest.raises(InvalidInput, match=r"'x': Own is no public name.*CONTRIBUTING.md, Add a column kind"):
+        schema.to_toml(tmp_path / "own.toml")
+    assert not (tmp_path / "own.toml").exists()
 
 
 # --- dates --------------------------------------------------------------------------------------------------

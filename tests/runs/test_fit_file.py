@@ -9,12 +9,16 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 
 import colonnade as co
+from colonnade.problem import Huber
 from colonnade.runs.fit_file import to_plain
 from colonnade.runs.release_file import FIT_FORMAT as FORMAT
 from tests.helpers.contract import EVERY_METHOD, fitted
@@ -55,6 +59,43 @@ def tried(path: Path) -> str:
 @pytest.fixture(scope="module")
 def plain() -> dict[str, dict[str, Any]]:
     return {kind: json.loads(json.dumps(to_plain(fitted(EVERY_METHOD[kind])))) for kind in KINDS}
+
+
+@dataclass(frozen=True)
+class Own(Huber):
+    """A loss that is no public name."""
+
+
+@dataclass(frozen=True)
+class OwnColumn(co.Binary):
+    """A column kind that is none."""
+
+
+def asked(loss: Huber, kind: type[co.Binary]) -> tuple[co.Federation, co.Problem]:
+    frame = pl.DataFrame({"id": range(4), "a": [0, 1, 1, 0], "y": [0.0, 1.0, 2.0, 0.0]})
+    schemas = {"one": co.Schema((kind("a"),))}
+    fed = co.Federation.from_frames({"one": frame}, on="id", label=("one", "y"), schemas=schemas)
+    return fed, co.Problem(loss, penalty=co.Ridge(0.1))
+
+
+@pytest.mark.parametrize(
+    ("loss", "kind", "name"), [(Own(1.0), co.Binary, "Own"), (co.Huber(1.0), OwnColumn, "OwnColumn")]
+)
+def test_what_nobody_could_read_back_is_neither_kept_in_a_store_nor_saved(loss, kind, name, tmp_path):
+    call = asked(loss, kind)
+    with pytest.raises(co.InvalidInput, match=rf"{name}.*public name.*CONTRIBUTING.md"):
+        co.fit(*call, store=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+    fit = co.fit(*call)  # in one process it may be anything
+    with pytest.raises(co.InvalidInput, match=rf"{name}.*public name.*CONTRIBUTING.md"):
+        fit.save(tmp_path / "fit.json")
+    assert not (tmp_path / "fit.json").exists()
+
+
+def test_numpys_true_is_saved_as_a_problem_takes_it(tmp_path):
+    fed, problem = asked(co.Huber(1.0), co.Binary)
+    co.fit(fed, replace(problem, intercept=np.True_)).save(tmp_path / "fit.json")
+    assert co.load(tmp_path / "fit.json").problem == replace(problem, intercept=True)
 
 
 def test_what_was_saved_is_read(plain, tmp_path):

@@ -221,6 +221,7 @@ class FederationFile:
             lines += ["", f"[parties.{toml_value(name)}]"]
             if member.schema is not None:
                 file = f"{name}.schema.toml"
+                member.schema.check_readable()
                 write_synced(path.parent / file, member.schema.to_text().encode())
                 lines.append(f"schema = {toml_value(file)}")
             rest = {n: getattr(member, n) for n in ("columns", "rows", "most", "key", "certificate", "address")}

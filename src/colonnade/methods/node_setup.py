@@ -254,7 +254,10 @@ def to_plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         name = type(value).__name__
         if known_values().get(name) is not type(value):
-            raise InvalidInput(f"a {name} cannot be sent or saved: it is not among the public names of colonnade.")
+            raise InvalidInput(
+                f"{name} cannot be sent or saved: it is not among the public names of colonnade, by which it would be "
+                "read again. Export it (CONTRIBUTING.md), or fit in one process, without store= and save."
+            )
         return {"type": name, **{f.name: to_plain(getattr(value, f.name)) for f in fields(value) if f.init}}
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in value]

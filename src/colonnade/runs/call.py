@@ -22,7 +22,7 @@ from colonnade.methods.frank_wolfe.distributed import DistributedFrankWolfe
 from colonnade.methods.gatekeeper import check_call, check_kinds
 from colonnade.methods.gram.private_gram import PrivateGram
 from colonnade.methods.method import GraphMethod, Method
-from colonnade.methods.node_setup import code_digest, protocol_of, usable_labels
+from colonnade.methods.node_setup import code_digest, protocol_of, to_plain, usable_labels
 from colonnade.model.job import Job
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan, Policy, kind_of, shown
@@ -135,6 +135,10 @@ def check_store(call: CheckedCall, federation: Federation, privacy: Privacy | No
     if store is not None and not getattr(problem, "savable", True):
         raise InvalidInput("a kernel function of yours cannot be kept in store=: use co.RBF, or leave store out.")
     if store is not None:
+        to_plain(problem)  # the store keeps the fit in a file: refused now, not when it is paid for
+        for party in federation.parties.values():
+            if party.schema is not None:
+                party.schema.check_readable()
         return
     if privacy is not None:
         raise InvalidInput("a run with a privacy budget needs store='a folder', where its ledgers outlive the process.")

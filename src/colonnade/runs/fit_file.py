@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +26,7 @@ from colonnade.errors import InvalidInput
 from colonnade.fields import LARGEST_WHOLE, Count, Finite, Length, Number, Table, Wrong, must, read, within
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.node_setup import known_values
+from colonnade.methods.node_setup import to_plain as value_to_plain
 from colonnade.model.answer import Status
 from colonnade.model.facts import CoefficientPath, Coefficients, FitFacts, RunFacts
 from colonnade.privacy.statement import PrivacyStatement
@@ -43,6 +44,9 @@ _DENSE = 256  # numbers that a byte of the file may stand for: coefficients are 
 
 
 def write_fit(fit: FitFacts, path: Path) -> None:
+    for schema in fit.schemas.values():
+        if isinstance(schema, Schema):
+            schema.check_readable()
     # In the order of the fit: scores are summed party by party.
     write_sealed(path, FIT, FIT_FORMAT, json.dumps(to_plain(fit), indent=1))
 
@@ -72,7 +76,7 @@ def to_plain(fit: FitFacts) -> dict[str, Any]:
         "privacy": fit.privacy.to_plain(),
         "communication": fit.communication.lines,
         "numbers": fit.communication.numbers,
-        "problem": _value(fit.problem),
+        "problem": value_to_plain(fit.problem),
         "notes": list(fit.notes),
         "features": {party: list(names) for party, names in fit.features.items()},
         "schemas": {party: schema and schema.to_text() for party, schema in fit.schemas.items()},
@@ -160,13 +164,6 @@ def _dense(raw: Mapping[str, Any]) -> Floats:
     x = np.zeros(raw["size"])
     x[raw["places"]] = raw["values"]
     return x.reshape(raw.get("shape", [raw["size"]]))
-
-
-def _value(value: Any) -> Any:
-    """A frozen value of problem/ as plain data; its type must be one that `_from_value` knows."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {"type": type(value).__name__, **{f.name: _value(getattr(value, f.name)) for f in fields(value)}}
-    return [_value(item) for item in value] if isinstance(value, tuple) else value
 
 
 @cache

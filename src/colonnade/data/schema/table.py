@@ -323,6 +323,16 @@ class Schema:
             lines += ["", "[[column]]", *toml_lines(column.to_file())]
         return "\n".join(lines) + "\n"
 
+    def check_readable(self) -> None:
+        """InvalidInput where no reader of a file could make a column again, since its kind is yours alone."""
+        for column in self.columns:
+            if kinds().get(column.kind()) is not type(column):
+                kind = type(column).__name__
+                what = f"{kind} is no public name of colonnade, so no file or store of it could be read again"
+                raise cells.wrong(
+                    column.name, f"{what}. Export it (CONTRIBUTING.md, Add a column kind), or save nothing."
+                )
+
     @classmethod
     def from_text(cls, text: str) -> Schema:
         """The inverse of `to_text`; a mistake is reported with its line and key.
@@ -343,6 +353,7 @@ class Schema:
         path
             The file to write.
         """
+        self.check_readable()
         try:
             Path(path).write_text(self.to_text(), encoding="utf-8", newline="\n")
         except OSError as error:
