@@ -94,6 +94,8 @@ def tables(draw: st.DrawFn) -> tuple[Schema, pl.DataFrame]:
                 values, dtype = st.sampled_from([0.0, 1.0]), pl.Float64
             case Categorical():
                 values, dtype = st.sampled_from(column.levels) | st.text(max_size=4), pl.String
+            case _:
+                raise AssertionError(f"add {type(column).__name__} to `tables`: cells that it takes, and their type")
         if column.missing != "refuse":
             values = st.none() | values
         rows = draw(st.lists(values, min_size=height, max_size=height))
@@ -163,8 +165,10 @@ def reference_row(schema: Schema, row: dict[str, object]) -> list[tuple[Fraction
             exact = Fraction(min(max(number, column.low), column.high))
             low, high = Fraction(column.low), Fraction(column.high)
             out.append(((2 * exact - low - high) / (high - low), ROUNDING) if column.scale else (exact, Fraction(0)))
-        else:
+        elif isinstance(column, Binary):
             out.append((Fraction(column.missing if value is None else value), Fraction(0)))
+        else:
+            raise AssertionError(f"add {type(column).__name__} to `reference_row`: what its cells become, exactly")
         if column.missing == "indicator":
             out.append((Fraction(value is None), Fraction(0)))
         if isinstance(column, Date):
@@ -324,12 +328,26 @@ class Own(Column):
         return "own", ""
 
 
+@pytest.mark.parametrize("width", [0, 2])
+def test_a_kind_that_encodes_other_features_than_it_names_is_refused(width):
+    frame = pl.DataFrame({"x": [0.5, 1.0]})
+    assert dense(Schema((Own("x"),)).encode(frame)).tolist() == [[0.5], [1.0]]
+    with pytest.raises(InvalidInput, match=rf"'x': Own.encode gave {width} features, and Own.groups names 1"):
+        Schema((Own("x", width),)).encode(frame)
+
+
 def test_a_kind_that_no_reader_knows_is_shown_and_not_written(tmp_path):
     schema = Schema((Plain("a"), Own("x")))
     assert 'type = "own"' in schema.to_text()
     with pytest.raises(InvalidInput, match=r"'x': Own is no public name.*CONTRIBUTING.md, Add a column kind"):
         schema.to_toml(tmp_path / "own.toml")
     assert not (tmp_path / "own.toml").exists()
+
+
+def test_a_value_of_a_type_that_a_kind_does_not_take_is_named(monkeypatch):
+    monkeypatch.setattr("colonnade.data.schema.table.kinds", lambda: {"own": Own})
+    with pytest.raises(InvalidInput, match=r"line 1.*no column of type 'own' .* from name, width .*help\(co.Own\)"):
+        Schema.from_text('[[column]]\ntype = "own"\nname = "x"\nwidth = "two"\n')
 
 
 # --- dates --------------------------------------------------------------------------------------------------

@@ -36,8 +36,8 @@ SPARSE_BELOW = 0.3  # density under which a compressed matrix is both smaller an
 class EncodedColumn(NamedTuple):
     """One column of a table as numbers, and how many of its values lay outside what was declared."""
 
-    columns: list[Sparse]
-    outside: int = 0
+    columns: list[Sparse]  # one for each feature, in the order of `Column.groups`
+    outside: int = 0  # told to the owner as unknown levels, or as clipped values; of a kind with neither, not at all
 
 
 @unquoted()

@@ -303,6 +303,7 @@ class Schema:
                         raise
                     rows = f"{blocks.rows + 1:,} to {blocks.rows + table.height:,}"
                     raise InvalidInput(f"among rows {rows}: {error}") from error
+                _check_width(column, len(part.columns))
                 encoded += part.columns
                 outside[column.name] += part.outside
             blocks.add(encoded, table.height)
@@ -395,6 +396,14 @@ class Schema:
             raise InvalidInput(f"{plain}, the first is {unbounded[0]!r}. {advice}")
 
 
+def _check_width(column: Column, encoded: int) -> None:
+    """Names and bounds go by place: with a feature too many or too few, every later one would have another's."""
+    if encoded != (due := len(features_of(column))):
+        kind = type(column).__name__
+        what = f"{kind}.encode gave {encoded} features, and {kind}.groups names {due}"
+        raise cells.wrong(column.name, f"{what}. Give the values of each, in that order.")
+
+
 # ------------------------------------------------------------------------------------------------ the file
 
 
@@ -457,4 +466,10 @@ def column_from(item: dict[str, Any]) -> Column:
     for key, one in known.items():
         if one.default is MISSING and key not in values:
             raise InvalidInput(f"key {key!r} is absent. A column of type {kind!r} needs it.")
-    return known_kinds[kind](**values)
+    try:
+        return known_kinds[kind](**values)
+    except TypeError as error:
+        raise InvalidInput(
+            f"no column of type {kind!r} can be made from {', '.join(values)} ({error}). Is each of the type that "
+            f"help(co.{known_kinds[kind].__name__}) names?"
+        ) from error
