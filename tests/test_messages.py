@@ -435,7 +435,7 @@ WRONG: Wrong = {
     "a problem that the method does not solve": (
         lambda folder: co.fit(split(), co.Problem(co.Absolute(), co.L1Ball(1.0)), DFW),
         co.InvalidInput,
-        "distributed Frank-Wolfe needs a smooth loss, and Absolute has kinks. Use LeastSquares, Logistic, SquaredHinge, Huber or Poisson.",
+        "distributed Frank-Wolfe needs a smooth loss, and Absolute has kinks. Use a smooth one, such as LeastSquares, Logistic or Huber.",
     ),
     "labels that a classifier cannot use": (
         lambda folder: co.fit(split(y=np.arange(12.0)), CLASSES, DFW),

@@ -102,7 +102,7 @@ def test_the_history_holds_released_figures_only():
 
 
 def test_a_release_beyond_the_plan_stops_every_agent():
-    with pytest.raises(co.LeakError, match="not in the plan"):
+    with pytest.raises(co.LeakError, match="its exact release with rho=inf is not in the plan"):
         co.fit(co.Federation.split(*table(), parties=3), PROBLEM, Gossip(extra=1))
 
 

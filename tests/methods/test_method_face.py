@@ -51,6 +51,37 @@ def test_a_method_without_its_programs_cannot_be_made():
         Half()
 
 
+def lacking(*names: str, frozen: bool = True) -> GraphMethod:
+    """A method that declares all but these."""
+
+    class Bare(GraphMethod):
+        def check(self, job):
+            """Any job will do."""
+
+        def price(self, job):
+            return dict.fromkeys(job.roster.parties, ())
+
+        def peer(self, job, block, gate, neighbours):
+            yield
+
+    for name in {"TITLE", "PROTOCOL", "REPLIES"} - set(names):
+        setattr(Bare, name, getattr(co.GraphRidge, name))
+    return dataclass(frozen=True)(Bare)() if frozen else Bare()
+
+
+@pytest.mark.parametrize("name", ["TITLE", "PROTOCOL", "REPLIES"])
+def test_a_method_that_leaves_out_what_it_must_say_is_refused_with_advice(name):
+    case = EVERY_METHOD["graph ridge"]
+    with pytest.raises(co.InvalidInput, match=f"Bare does not declare {name}.*CONTRIBUTING.md, Add a method"):
+        co.fit(federation(case), case.problem, lacking(name))
+
+
+def test_a_method_whose_settings_nobody_could_tell_is_refused():
+    case = EVERY_METHOD["graph ridge"]
+    with pytest.raises(co.InvalidInput, match=r"no frozen dataclass.*write @dataclass\(frozen=True\)"):
+        co.fit(federation(case), case.problem, lacking(frozen=False))
+
+
 def test_nobody_looks_for_an_attribute_that_a_method_may_or_may_not_have():
     """What is read of a method is declared by `MethodBase`, so a misspelt word is an error, not a default."""
     declared = [name for name in vars(MethodBase) if not name.startswith("_")]
@@ -104,7 +135,8 @@ def test_whoever_changes_what_nodes_say_raises_the_protocol():
         kinds += kind.__subclasses__()
         if kind.__module__.startswith("colonnade.") and not kind.__abstractmethods__:
             found[kind.__name__] = (kind.PROTOCOL, spoken(kind))
-    assert found == PROTOCOLS
+    changed = {name: both for name, both in found.items() if PROTOCOLS.get(name) != both}
+    assert found == PROTOCOLS, f"PROTOCOLS lacks {changed}: raise the number of a method whose nodes say other things"
 
 
 def with_a_derivation() -> list[type[MethodBase]]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from colonnade.data.federation import Federation
 from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.method import GraphMethod, Method, MethodBase, network
+from colonnade.methods.method import GraphMethod, Method, MethodBase, check_declared, network
 from colonnade.model.job import Job
 from colonnade.privacy.accountant import affords, epsilon, less_taken
 from colonnade.privacy.block import FeatureColumn
@@ -88,6 +88,7 @@ def job_over(
 
 def check_kinds(federation: Federation, problem: Any, method: Method | GraphMethod | MaskedScores) -> None:
     """Whether a method solves such a problem, over what these parties hold."""
+    check_declared(type(method))
     if not isinstance(problem, method.SOLVES):
         kind = type(problem).__name__
         raise InvalidInput(f"{method.TITLE} does not solve a {kind}: use co.DistributedFrankWolfe(), which does.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -264,6 +264,16 @@ class MethodBase(ABC):
         job
             What was asked for: problem, parties and terms.
         """
+
+
+def check_declared(kind: type) -> None:
+    """InvalidInput where a kind of method leaves out what no default can say for it."""
+    advice = "CONTRIBUTING.md, Add a method, says what a method consists of."
+    if absent := [name for name in ("TITLE", "PROTOCOL", "REPLIES") if not hasattr(kind, name)]:
+        raise InvalidInput(f"{kind.__name__} does not declare {' and '.join(absent)}. {advice}")
+    if not (is_dataclass(kind) and kind.__dataclass_params__.frozen):  # type: ignore[attr-defined]  # of every dataclass
+        what = "is no frozen dataclass, so a store and a party elsewhere could not tell its settings"
+        raise InvalidInput(f"{kind.__name__} {what}: write @dataclass(frozen=True) above it. {advice}")
 
 
 class Method(MethodBase):

@@ -219,8 +219,9 @@ class Ledger:
             left[covering[0]] = (charge, count - 1)
             return " or ".join(dict.fromkeys(left[i][0].what for i in covering))
         raise LeakError(
-            f"party {self.node!r}: a {event.mechanism} release with rho={event.rho:g} is not in the plan of this run, "
-            "or the plan's count for it is used up. Nothing was sent. The method's price() must list every release."
+            f"party {self.node!r}: its {event.mechanism} release with rho={event.rho:g} is not in the plan of this "
+            "run, or the plan's count for it is used up. Nothing was sent. The method's price() must list every "
+            "release."
         )
 
     def record(self, run: str, tick: int, slot: int, event: Event, what: str, number: int) -> None:

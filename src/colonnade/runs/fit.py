@@ -456,7 +456,8 @@ def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
 
 def _answer_of(run: RunDriver, results: Mapping[str, Any]) -> Answer:
     if not isinstance(run.method, GraphMethod):
-        answer: Answer = results[COORDINATOR]
+        answer = results[COORDINATOR]
+        assert isinstance(answer, Answer), f"{type(run.method).__name__}.coordinator must return Answer(...)"
         return answer
     own: Own | Answer = results[run.job.roster.label]
     if isinstance(own, Answer):  # of agents elsewhere, who keep what they know

@@ -330,7 +330,7 @@ class Node:
             question = asked.__name__ if asked else "nothing"
             raise LeakError(
                 f"{self.name!r} answers {kind.__name__} to {question}, which its method does not declare in REPLIES: "
-                "a choice of answers tells about data. Nothing was sent."
+                "a choice of answers tells about data. Nothing was sent. Declare it there, if it is the only answer."
             )
 
     def _letters(self, outbox: Mapping[NodeId, bytes]) -> list[Letter]:

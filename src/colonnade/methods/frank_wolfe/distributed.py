@@ -422,7 +422,7 @@ def check(job: Job, title: str) -> None:
         assert atoms.holders  # looks at every group
     if not job.problem.loss.smooth:
         wrong = f"{title} needs a smooth loss, and {type(job.problem.loss).__name__} has kinks"
-        raise InvalidInput(f"{wrong}. Use LeastSquares, Logistic, SquaredHinge, Huber or Poisson.")
+        raise InvalidInput(f"{wrong}. Use a smooth one, such as LeastSquares, Logistic or Huber.")
 
 
 def plan(job: Job, party: str, rounds: int) -> Plan:
