@@ -640,7 +640,7 @@ def test_a_name_that_two_parties_have_carries_its_party():
         ({"bins": True}, "a whole number of bins, or inner edges"),
         ({"bins": {"age": "12"}}, "a whole number of bins, or inner edges"),
         ({"monotone": 1}, "say it by column"),
-        ({"points": "many"}, "give finite numbers"),
+        ({"points": "many"}, "points=a str, odds=50.0, double=20.0: give finite numbers"),  # a table would be quoted
         ({"monotone": {"age": 2}}, "write 1, points never fall"),
         ({"odds": 0.0}, "the last two above 0"),
         ({"double": -20}, "the last two above 0"),

@@ -323,7 +323,9 @@ def _check(fit: Fit, points: float, odds: float, double: float, good: int) -> Li
         raise InvalidInput(f"scores of {type(fit.problem.loss).__name__} are no log-odds; fit with co.Logistic().")
     scale: tuple[Any, ...] = (points, odds, double)
     if not all(isinstance(one, Real) and math.isfinite(one) for one in scale) or min(odds, double) <= 0.0:
-        asked = f"points={points}, odds={odds}, double={double}"
+        names = ("points", "odds", "double")
+        shown = [one if isinstance(one, Real) else f"a {type(one).__name__}" for one in scale]  # a table has values
+        asked = ", ".join(f"{name}={one}" for name, one in zip(names, shown, strict=True))
         raise InvalidInput(f"{asked}: give finite numbers, the last two above 0.")
     if good not in (-1, 1):
         raise InvalidInput(f"good={good!r}: say which label counts as good, -1 (0 in the data) or 1.")
@@ -344,7 +346,7 @@ def _effects(fit: Fit, party: str) -> list[Effect]:
         raise InvalidInput(f"column {plain[0]!r} has no bounds, so it has no bins: declare it as co.Numeric.")
     effects = effects_of(fit, party, schema)
     if other := [one.column for one in effects if not one.column.card(one.group)]:
-        what = f"column {other[0].name!r} is a {other[0].noun()}, for which a scorecard has no lines"
+        what = f"column {other[0].name!r} is of type {other[0].kind()!r}, for which a scorecard has no lines"
         raise InvalidInput(f"{what}: fit without it, or declare it as co.Numeric.")
     return effects
 
