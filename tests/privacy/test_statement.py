@@ -80,10 +80,8 @@ def test_the_summary_of_a_run_that_is_not_private_is_its_sentence():
 def test_the_secure_line_is_computational_and_says_what_pooling_costs():
     said = stated("secure").sentence
     assert "(1, 1e-06)-computational differential privacy for one row" in said
-    assert (
-        "It is broken by a coordinator and a party that pool what they have: they read the columns of all partners"
-        in said
-    )
+    assert "It is broken by a coordinator and a party that pool what they have: whatever epsilon is, they read" in said
+    assert "the columns of all partners of that party, and the labels, in every stage under masks" in said
 
 
 def test_the_word_computational_stands_only_where_something_is_hard_to_compute():

@@ -96,6 +96,8 @@ def test_the_terminal_says_every_note_and_every_condition_that_has_short_words(p
     elif one.kind is Kind.HOLDS_IF:
         assert lines["verdict"].endswith(f", if {one.short or 'what its statement names holds'}")
     else:
+        assert one.short
+        assert lines["verdict"].endswith(f"; broken by {one.short}")
         assert "mind" not in lines
 
 
@@ -105,6 +107,7 @@ def test_of_every_trust_model_the_verdict_says_something_of_what_it_rests_on(pri
     lines = privacy_in_short(stating(private.privacy, *OF_TRUST[trust]))
     assert ", if " in lines["verdict"]
     assert not lines["verdict"].endswith("if ")
+    assert all(one.short in lines["verdict"] for one in of_kind(OF_TRUST[trust], Kind.BROKEN_BY))
 
 
 @WORDS

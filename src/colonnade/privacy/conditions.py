@@ -69,7 +69,7 @@ class Meaning:
 
     kind: Kind
     full: str | Callable[..., str]  # of the figures
-    short: str = ""  # of what a statement rests on, for the verdict of a terminal; empty: it is not said there
+    short: str = ""  # for the verdict of a terminal; empty: it is not said there
     computational: bool = False  # it is about what nobody can compute: epsilon holds for no adversary without a limit
     takes: Callable[[tuple[Any, ...]], bool] = _nothing  # whether these are its figures
 
@@ -126,9 +126,9 @@ def as_clause(conditions: Iterable[Condition], kind: Kind) -> str:
     return joint.join(one.full for one in of_kind(conditions, kind))
 
 
-def rests_in_short(conditions: Iterable[Condition]) -> str:
-    """What a statement rests on, in a few words."""
-    return " and ".join(one.short for one in of_kind(conditions, Kind.HOLDS_IF) if one.short)
+def in_short(conditions: Iterable[Condition], kind: Kind) -> str:
+    """What all conditions of a kind say in a few words."""
+    return " and ".join(one.short for one in of_kind(conditions, kind) if one.short)
 
 
 def by_kind(conditions: Sequence[Condition]) -> dict[str, str]:
@@ -195,10 +195,16 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.PAPER: Meaning(Kind.HOLDS_IF, lambda says: says, takes=_one_text),
     Code.POOLING: Meaning(
         Kind.BROKEN_BY,
-        "a coordinator and a party that pool what they have: they read the columns of all partners of that party "
-        "exactly, and with class sums the labels, whatever epsilon is",
+        "a coordinator and a party that pool what they have: whatever epsilon is, they read exactly the columns of all "
+        "partners of that party, and the labels, in every stage under masks, with purpose='prediction' and with "
+        "purpose='inference'",
+        "a coordinator and a party that pool what they have (they read columns and labels)",
     ),
-    Code.CHEATING: Meaning(Kind.BROKEN_BY, "a party that cheats: it can read its partners' rows"),
+    Code.CHEATING: Meaning(
+        Kind.BROKEN_BY,
+        "a party that cheats: it can read its partners' rows",
+        "a party that cheats (it can read its partners' rows)",
+    ),
     Code.READERS_ONLY: Meaning(
         Kind.NOTE,
         "it protects against readers of the model alone: the parties and their coordinator see exact values",

@@ -29,7 +29,7 @@ from typing import Any
 from markupsafe import Markup
 
 from colonnade.model.facts import FitFacts, RunFacts, left_by_party, left_by_round, parties_of, reached_by_party
-from colonnade.privacy.conditions import Kind, as_clause, rests_in_short
+from colonnade.privacy.conditions import Kind, as_clause, in_short
 from colonnade.privacy.events import KINDS, shown
 from colonnade.privacy.statement import Guarantee, PrivacyStatement
 from colonnade.views import chart
@@ -415,10 +415,17 @@ def _verdict(privacy: PrivacyStatement) -> str:
     price = f"ε = {shown(privacy.epsilon)} at δ = {shown(privacy.delta)} for {privacy.unit}"
     match privacy.guarantee:
         case Guarantee.PROVEN:
-            return f"private: {price}"
+            return f"private: {price}{_broken(privacy)}"
         case Guarantee.CONDITIONAL:
-            return f"private: {price}, if {rests_in_short(privacy.conditions) or 'what its statement names holds'}"
-    return f"private by a paper's claim alone: {price}"
+            rests = in_short(privacy.conditions, Kind.HOLDS_IF) or "what its statement names holds"
+            return f"private: {price}, if {rests}{_broken(privacy)}"
+    return f"private by a paper's claim alone: {price}{_broken(privacy)}"
+
+
+def _broken(privacy: PrivacyStatement) -> str:
+    """Who can break it, and what follows."""
+    said = in_short(privacy.conditions, Kind.BROKEN_BY)
+    return f"; broken by {said}" if said else ""
 
 
 def _left(left: Sequence[Sequence[Any]]) -> dict[str, str]:
