@@ -14,7 +14,7 @@ from colonnade.methods.gram.lattice import bytes_sent
 from colonnade.methods.gram.private_gram import form_of
 from colonnade.methods.gram.products import _digest
 from colonnade.model.job import Job
-from colonnade.privacy.conditions import CHEATING, COORDINATOR_ALONE, LATTICES, MASKS, POOLING, PROTOCOL
+from colonnade.privacy.conditions import CHEATING, COORDINATOR_ALONE, FORGING, LATTICES, MASKS, POOLING, PROTOCOL
 from colonnade.runs.preview import preview
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
@@ -98,7 +98,7 @@ def test_a_run_between_narrow_partners_says_what_it_did_and_rests_on(any_size, t
 @pytest.mark.chance(0, "assumptions and remarks, which go by public figures")
 def test_a_run_that_stays_under_masks_names_what_masks_rest_on(tmp_path):
     fit = co.fit(federation(), PROBLEM, co.PrivateGram(), TERMS, store=tmp_path)
-    assert {MASKS, PROTOCOL, COORDINATOR_ALONE, POOLING} <= set(fit.privacy.conditions)
+    assert {MASKS, PROTOCOL, COORDINATOR_ALONE, POOLING, FORGING} <= set(fit.privacy.conditions)
     assert not any("lattice" in one for one in fit.remarks)
 
 

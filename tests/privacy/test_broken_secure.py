@@ -1,6 +1,7 @@
 """Who breaks what trust "secure" assumes reads what the statement says, no less and no more: played here, whole.
 
 Pooling   the coordinator gives a party the masked rows of its partners, the party has the seeds of their masks.
+Forging   a party's columns are 0 but for a few huge entries: the products that are released are its partners' rows.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 import colonnade as co
 from colonnade.kernels.bits import unpack_rows
 from colonnade.methods.gram import masks
+from colonnade.methods.gram.rows import OwnMatrix
 from colonnade.privacy.conditions import Code
 from colonnade.privacy.gate import Gate
 
@@ -111,3 +113,72 @@ def test_where_there_are_no_masks_or_all_are_trusted_pooling_breaks_nothing_more
     assert not fit.privacy.has(Code.POOLING)
     assert fit.privacy.has(Code.READERS_ONLY) == (trust == "consortium")
     assert fit.privacy.has(Code.POOLED_PARTS) == (trust == "parties")
+
+
+def forge(rows_of: dict[int, dict[int, int]], monkeypatch: pytest.MonkeyPatch) -> dict[int, NDArray[np.int64]]:
+    """The party "b" multiplies by columns of its own making: by column, huge entries by row. What "a" has there."""
+    read, begin, add = OwnMatrix.read, OwnMatrix.__post_init__, OwnMatrix.add_up
+    largest = max(size for entries in rows_of.values() for size in entries.values())
+    truth: dict[int, NDArray[np.int64]] = {}
+
+    def forged(matrix, first, count):
+        rows = read(matrix, first, count)
+        if matrix.gate.node == "a":
+            truth.update({row: np.array(rows[row]) for entries in rows_of.values() for row in entries})
+        if matrix.gate.node != "b":
+            return rows
+        own = np.zeros_like(rows, dtype=np.int64)
+        for column, entries in rows_of.items():
+            for row, size in entries.items():
+                own[row, column] = size
+        return own
+
+    def careless(matrix):
+        begin(matrix)
+        if matrix.gate.node == "b":  # its own check of its own rows
+            matrix.bound = largest
+
+    def add_up(matrix, first, count):
+        if matrix.gate.node != "b":
+            return add(matrix, first, count)
+        rows = matrix.read(first, count)
+        matrix.products += rows.T @ rows
+        return rows
+
+    monkeypatch.setattr(OwnMatrix, "read", forged)
+    monkeypatch.setattr(OwnMatrix, "add_up", add_up)
+    monkeypatch.setattr(OwnMatrix, "__post_init__", careless)
+    return truth
+
+
+@pytest.mark.chance(1e-15, "a cell is wrong by more than 8 sds of the noise")
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_a_party_that_forges_its_rows_reads_a_row_for_each_of_its_columns_and_the_statement_says_so(
+    epsilon, monkeypatch, tmp_path
+):
+    size = 1 << 29
+    truth = forge({0: {3: size}, 1: {111: size}}, monkeypatch)
+    terms = replace(TERMS, epsilon=epsilon)
+    fit = co.fit(federation(CLASSES), CLASSES, co.PrivateGram(purpose="inference"), terms, store=tmp_path)
+    step = fit.released.step
+    theirs, mine = np.ix_([0, 1, -1], [2, 3])  # the columns of "a" and its labels, with the columns of "b"
+    found = fit.released.matrix[theirs, mine] / (size * step)
+    assert (8 * fit.released.noise[theirs, mine] / (size * step) < 0.01).all()  # cells are between -1 and 1
+    there = np.array([truth[3], truth[111]]).T * np.array([[step], [step], [1.0]])
+    assert np.abs(found - there).max() < 0.01
+    (said,) = (one.full for one in fit.privacy.conditions if one.code is Code.FORGING)
+    assert "whatever epsilon is" in said
+    assert "about one row of its partners, labels included, for each column that it holds" in said
+
+
+@pytest.mark.chance(1e-15, "a sum is wrong by more than 8 sds of the noise")
+def test_where_cells_have_few_values_one_forged_column_reads_them_in_many_rows(monkeypatch, tmp_path):
+    size = 1 << 22
+    truth = forge({0: {row: size << row for row in range(8)}}, monkeypatch)
+    fit = co.fit(federation(CLASSES), CLASSES, co.PrivateGram(purpose="inference"), TERMS, store=tmp_path)
+    unit = size * fit.released.step
+    assert 8 * fit.released.noise[-1, 2] < unit
+    whole = round((fit.released.matrix[-1, 2] / unit + 255) / 2)  # of eight labels ±1, times 1, 2, 4, ...
+    assert [2 * (whole >> row & 1) - 1 for row in range(8)] == [truth[row][-1] for row in range(8)]
+    (said,) = (one.full for one in fit.privacy.conditions if one.code is Code.FORGING)
+    assert "more rows where cells have few values" in said

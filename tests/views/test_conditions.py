@@ -157,4 +157,4 @@ def test_a_file_with_a_condition_that_cannot_be_said_is_refused(raw: dict[str, o
 
 
 def test_conditions_of_a_kind_keep_their_order() -> None:
-    assert [one.code for one in of_kind(EVERY, Kind.BROKEN_BY)] == [Code.POOLING, Code.CHEATING]
+    assert [one.code for one in of_kind(EVERY, Kind.BROKEN_BY)] == [Code.POOLING, Code.FORGING, Code.CHEATING]

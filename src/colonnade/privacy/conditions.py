@@ -31,6 +31,7 @@ class Code(StrEnum):
     MEMBERS_TRUSTED = "members trusted"
     PAPER = "paper"
     POOLING = "pooling"
+    FORGING = "forging"
     CHEATING = "cheating"
     READERS_ONLY = "readers only"
     POOLED_PARTS = "pooled parts"
@@ -200,9 +201,16 @@ MEANINGS: Mapping[Code, Meaning] = {
         "purpose='inference'",
         "a coordinator and a party that pool what they have (they read columns and labels)",
     ),
+    Code.FORGING: Meaning(
+        Kind.BROKEN_BY,
+        "a party that breaks the protocol: whatever epsilon is, by masked numbers far beyond its bounds it reads, off "
+        "what is released, about one row of its partners, labels included, for each column that it holds, and more "
+        "rows where cells have few values",
+        "a party that cheats (it reads about one row of its partners, or more, for each column that it holds)",
+    ),
     Code.CHEATING: Meaning(
         Kind.BROKEN_BY,
-        "a party that cheats: it can read its partners' rows",
+        "a party that cheats: whatever epsilon is, it can read its partners' rows",
         "a party that cheats (it can read its partners' rows)",
     ),
     Code.READERS_ONLY: Meaning(
@@ -240,6 +248,7 @@ PROTOCOL = Condition(Code.PROTOCOL)
 COORDINATOR_ALONE = Condition(Code.COORDINATOR_ALONE)
 MEMBERS_TRUSTED = Condition(Code.MEMBERS_TRUSTED)
 POOLING = Condition(Code.POOLING)
+FORGING = Condition(Code.FORGING)
 CHEATING = Condition(Code.CHEATING)
 READERS_ONLY = Condition(Code.READERS_ONLY)
 POOLED_PARTS = Condition(Code.POOLED_PARTS)

@@ -16,6 +16,7 @@ from colonnade.privacy.block import Unit, check_sensible
 from colonnade.privacy.conditions import (
     CHEATING,
     COORDINATOR_ALONE,
+    FORGING,
     LATTICES,
     MASKS,
     MEMBERS_TRUSTED,
@@ -52,7 +53,7 @@ class Guarantee(StrEnum):
 
 
 OF_TRUST: dict[str, tuple[Condition, ...]] = {
-    Trust.SECURE: (MASKS, PROTOCOL, COORDINATOR_ALONE, POOLING),
+    Trust.SECURE: (MASKS, PROTOCOL, COORDINATOR_ALONE, POOLING, FORGING),
     Trust.PARTIES: (LATTICES, PROTOCOL, CHEATING, POOLED_PARTS),
     Trust.CONSORTIUM: (MEMBERS_TRUSTED, READERS_ONLY),
 }
