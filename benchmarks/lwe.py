@@ -38,6 +38,7 @@ from colonnade.model.job import Job
 from colonnade.privacy.exchange import Exchange, Mechanism, Side, settle
 from colonnade.privacy.lattice import (
     LEAST_SIGMA,
+    QUANTUM,
     TABLE,
     Blinding,
     Hiding,
@@ -60,13 +61,16 @@ def main(quick: bool = True) -> int:
 
 def estimate() -> None:
     print(
-        f"bits core-SVP, primal and dual, after hints (sd {LEAST_SIGMA:g}) and without; less log2 of twice the secrets"
+        f"bits core-SVP, primal and dual, after hints (sd {LEAST_SIGMA:g}), quantum, and without hints; less log2 of twice "
+        "the secrets"
     )
     for lattice in TABLE:
         left, fresh = security(lattice), security(lattice, float(lattice.sigma))
+        quantum = security(lattice, LEAST_SIGMA, QUANTUM)
         said = f"q 2^{lattice.bits}, length {lattice.dimension}, sd {float(lattice.sigma):g}"
         print(
-            f"  {said}: {left[0]:.1f} {left[1]:.1f}   {fresh[0]:.1f} {fresh[1]:.1f}   1,000 secrets: -{math.log2(2_000):.1f}"
+            f"  {said}: {left[0]:.1f} {left[1]:.1f}   quantum {quantum[0]:.1f} {quantum[1]:.1f}   "
+            f"fresh {fresh[0]:.1f} {fresh[1]:.1f}   1,000 secrets: -{math.log2(2_000):.1f}"
         )
 
 

@@ -17,8 +17,10 @@ from colonnade.methods.gram.answer import Curves
 from colonnade.methods.gram.graph import GraphGram, Item, Mail, Passed
 from colonnade.methods.gram.rule import Gram, RowFrame, as_they_are
 from colonnade.methods.gram.solve import solve
+from colonnade.privacy.conditions import Code
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, public_key
+from colonnade.privacy.lattice import least_bits
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Packed, encode_value, release
@@ -183,6 +185,8 @@ def test_a_statement_names_what_it_rests_on_and_prices_are_those_of_the_star(lin
     fit, _, _, store = line
     assert (fit.privacy.guarantee, fit.privacy.trust) == ("conditional", "parties")
     assert fit.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
+    (lwe,) = (one for one in fit.privacy.conditions if one.code is Code.LATTICES)
+    assert lwe.figures[1:] == least_bits(lwe.figures[0])
     for party in PARTIES:
         ledger = Ledger(FileLog(store / "nodes" / f"{party}.db"), party, co.Policy())
         assert len([e for e in ledger.entries() if e.event.rho]) == 2

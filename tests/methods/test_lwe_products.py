@@ -15,12 +15,14 @@ from colonnade.methods.gram.lattice import Across
 from colonnade.methods.gram.plan import RunPlan
 from colonnade.methods.gram.products import Prepare
 from colonnade.model.job import Job
-from colonnade.privacy.conditions import CHEATING, LATTICES, PROTOCOL
+from colonnade.privacy.conditions import CHEATING, PROTOCOL, Code
 from colonnade.privacy.exchange import ERROR, GROWTH, Exchange
+from colonnade.privacy.lattice import least_bits
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Packed, release
 from colonnade.runs.preview import preview
+from colonnade.views.verdict import privacy_in_short
 from tests.helpers.forgery import CHANGES, Cut, Until, forging
 from tests.helpers.gram_runs import plain_gram
 from tests.helpers.lwe_views import NUMBERS, PARTIES, PROBLEM, TERMS, Views, federation, table
@@ -75,7 +77,10 @@ def test_the_statement_is_conditional_and_names_both_assumptions(tmp_path):
     fit = run(tmp_path)
     said = fit.privacy
     assert (said.guarantee, said.trust, said.computational) == ("conditional", "parties", True)
-    assert {LATTICES, PROTOCOL, CHEATING} <= set(said.conditions)
+    assert {PROTOCOL, CHEATING} < set(said.conditions)
+    (lwe,) = (one for one in said.conditions if one.code is Code.LATTICES)
+    assert lwe.figures[1:] == least_bits(lwe.figures[0])
+    assert "nobody solves learning with errors (LWE: " in privacy_in_short(said)["verdict"]
     assert "no outside cryptographer" in said.sentence
     assert said.epsilon <= 1.0 + 1e-9
 

@@ -14,8 +14,10 @@ from colonnade.methods.gram.lattice import bytes_sent
 from colonnade.methods.gram.private_gram import form_of
 from colonnade.methods.gram.products import _digest
 from colonnade.model.job import Job
-from colonnade.privacy.conditions import CHEATING, COORDINATOR_ALONE, FORGING, LATTICES, MASKS, POOLING, PROTOCOL
+from colonnade.privacy.conditions import CHEATING, COORDINATOR_ALONE, FORGING, MASKS, POOLING, PROTOCOL, Code
+from colonnade.privacy.lattice import least_bits
 from colonnade.runs.preview import preview
+from colonnade.views.verdict import privacy_in_short
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")
 
@@ -86,7 +88,12 @@ def test_a_run_between_narrow_partners_says_what_it_did_and_rests_on(any_size, t
     assert "Masked" not in {x.inside for x in tap.letters}
     said = fit.privacy
     assert (said.trust, said.guarantee, said.computational) == ("secure", "conditional", True)
-    assert {LATTICES, PROTOCOL, CHEATING} <= set(said.conditions)
+    assert {PROTOCOL, CHEATING} < set(said.conditions)
+    (lwe,) = (one for one in said.conditions if one.code is Code.LATTICES)
+    assert lwe.figures == (84, *least_bits(84))  # a label's two weights and one column, then label and column; twice 40
+    work = "(LWE: {} bits of work, {} on a quantum computer, by our own estimate)".format(*least_bits(84))
+    assert f"nobody solves learning with errors {work}" in privacy_in_short(said)["verdict"]
+    assert "learning with errors (LWE)" in said.sentence
     assert said.epsilon == pytest.approx(1.0, rel=1e-6)
     (remark,) = (one for one in fit.remarks if "lattice encryption" in one)
     assert "about 10 times the bytes" in remark

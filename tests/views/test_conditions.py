@@ -26,6 +26,7 @@ from tests.helpers.verdicts import (
 WORDS = pytest.mark.chance(0, "words of conditions that the test gives")
 
 FIGURES = {
+    Code.LATTICES: (40, 130, 117),
     Code.PAPER: ("every row is short",),
     Code.LARGE_DELTA: (0.1, 30, "rows"),
     Code.BOUNDS_READ_OFF: ("bank", "registry"),
@@ -140,6 +141,8 @@ def test_a_condition_is_the_same_after_a_file(one: Condition) -> None:
         {"code": "unheard of", "figures": []},
         {"code": "masks", "figures": [1]},
         {"code": "masks", "figures": None},
+        {"code": "lattices", "figures": [40, 130]},
+        {"code": "lattices", "figures": [40, 130.5, 117]},
         {"code": "large delta", "figures": [0.1, 0, "rows"]},
         {"code": "large delta", "figures": [float("nan"), 30, "rows"]},
         {"code": "large delta", "figures": [0.1, 30, None]},

@@ -20,9 +20,10 @@ from colonnade.model.answer import Answer, Own, Status, swamped
 from colonnade.model.job import Job, Roster
 from colonnade.notebook import explain_by_bases
 from colonnade.privacy.block import Block
+from colonnade.privacy.conditions import Condition
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.statement import Privacy, Trust
+from colonnade.privacy.statement import OF_TRUST, Privacy, Trust
 from colonnade.privacy.values import Released
 from colonnade.problem import Changing, Problem, Topology
 from colonnade.problem.adjusted import Adjusted
@@ -225,15 +226,15 @@ class MethodBase(ABC):
         """
         return False
 
-    def rests_on(self, job: Job) -> str:
-        """The trust model whose assumptions a private run rests on: most often the one that was asked for.
+    def rests_on(self, job: Job) -> tuple[Condition, ...]:
+        """What a private run rests on and who breaks it: most often what the trust model that was asked for does.
 
         Parameters
         ----------
         job
             What was asked for: problem, parties and terms.
         """
-        return "" if job.privacy is None else str(job.privacy.trust)
+        return () if job.privacy is None else OF_TRUST.get(str(job.privacy.trust), ())
 
     def depends_on_row_order(self, job: Job) -> bool:  # noqa: ARG002  never
         """Whether what leaves in a private run depends on the place of a row; the statement says what that means.

@@ -40,7 +40,7 @@ from colonnade.privacy.events import Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.statement import OF_TRUST, Privacy, Trust, large_delta
+from colonnade.privacy.statement import Privacy, Trust, large_delta
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.problem.adjusted import check_offset, check_weight
 from colonnade.problem.checks import two_classes
@@ -153,7 +153,7 @@ def conditions_of(job: Job, method: AnyMethod, *, keyed: bool) -> tuple[Conditio
     the same row where what leaves depends on the place of a row, and by its figures."""
     if job.privacy is None:
         return ()
-    return (*OF_TRUST.get(method.rests_on(job), ()), *_place(job, method, keyed), *large_delta(job.privacy, *job.units))
+    return (*method.rests_on(job), *_place(job, method, keyed), *large_delta(job.privacy, *job.units))
 
 
 def _place(job: Job, method: AnyMethod, keyed: bool) -> tuple[Condition, ...]:

@@ -60,6 +60,10 @@ def _pairs(figures: tuple[Any, ...]) -> bool:
     return bool(figures) and all(isinstance(one, tuple) and len(one) == 2 and _texts(one) for one in figures)
 
 
+def _bits_of_secrets(figures: tuple[Any, ...]) -> bool:
+    return not figures or ([type(one) for one in figures] == [int, int, int] and min(figures) >= 0)
+
+
 def _delta_of_a_count(figures: tuple[Any, ...]) -> bool:
     return [type(one) for one in figures] == [float, int, str] and 0.0 < figures[0] < 1.0 and figures[1] >= 1
 
@@ -70,7 +74,7 @@ class Meaning:
 
     kind: Kind
     full: str | Callable[..., str]  # of the figures
-    short: str = ""  # for the verdict of a terminal; empty: it is not said there
+    short: str | Callable[..., str] = ""  # for the verdict of a terminal; empty: it is not said there
     computational: bool = False  # it is about what nobody can compute: epsilon holds for no adversary without a limit
     takes: Callable[[tuple[Any, ...]], bool] = _nothing  # whether these are its figures
 
@@ -92,12 +96,14 @@ class Condition:
 
     @property
     def full(self) -> str:
-        words = MEANINGS[self.code].full
-        return words if isinstance(words, str) else words(*self.figures)
+        return self._said(MEANINGS[self.code].full)
 
     @property
     def short(self) -> str:
-        return MEANINGS[self.code].short
+        return self._said(MEANINGS[self.code].short)
+
+    def _said(self, words: str | Callable[..., str]) -> str:
+        return words if isinstance(words, str) else words(*self.figures)
 
     def to_plain(self) -> dict[str, Any]:
         """For a file: what it is, without words."""
@@ -145,6 +151,21 @@ _ALONE = "the coordinator pools nothing with a party"
 _TRUSTED = "parties, coordinator and their links are trusted"
 
 
+def _lwe(secrets: int = 0, classical: int = 0, quantum: int = 0) -> str:
+    work = f"{classical} bits of work for all {secrets:,} secrets of the run, {quantum} on a quantum computer: core-SVP"
+    by = f"{work}, by" if secrets else "by"
+    return (
+        "nobody can solve learning with errors (LWE) at the parameters that docs/understand/privacy/lwe.md names, with "
+        f"the hints that published sums give ({by} an estimate of ours that no outside cryptographer has read), or "
+        "break AES-256, HKDF and X25519"
+    )
+
+
+def _lwe_in_short(secrets: int = 0, classical: int = 0, quantum: int = 0) -> str:
+    work = f": {classical} bits of work, {quantum} on a quantum computer, by our own estimate" if secrets else ""
+    return f"nobody solves learning with errors (LWE{work})"
+
+
 def _large_delta(delta: float, count: int, what: str) -> str:
     limit = f"1/{what} = {1.0 / count:.2g}"
     return f"delta={delta:g} is not below {limit}: publishing one of them at random would satisfy it"
@@ -177,13 +198,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "nobody can undo the masks (AES-256, HKDF and X25519 do what they are for)",
         computational=True,
     ),
-    Code.LATTICES: Meaning(
-        Kind.HOLDS_IF,
-        "nobody can solve learning with errors at the parameters that docs/understand/privacy/lwe.md names, with the "
-        "hints that published sums give (by an estimate of ours that no outside cryptographer has read), or break "
-        "AES-256, HKDF and X25519",
-        computational=True,
-    ),
+    Code.LATTICES: Meaning(Kind.HOLDS_IF, _lwe, _lwe_in_short, computational=True, takes=_bits_of_secrets),
     Code.KEYED_HASH: Meaning(
         Kind.HOLDS_IF,
         "nobody tells the keyed hash that orders the rows from a random one",

@@ -44,6 +44,8 @@ from colonnade.privacy.mechanisms import Noise, rational_sigma
 TABLE = (*map(Lattice, (32, 32, 40, 40, 48, 48), (1408, 1472, 1792, 1856, 2176, 2240)),)
 LEAST_SIGMA = 4.0  # what hints must leave of σ; the estimate is made with it
 LEAST_BITS = 128.0  # of security that all secrets of a run together must have by that estimate
+CLASSICAL = 0.292  # bits of work for each dimension of a block: a sieve (Becker, Ducas, Gama and Laarhoven 2016)
+QUANTUM = 0.265  # the same with Grover's search inside (Laarhoven 2015)
 PARALLEL = 8  # chunks of rows from which a second thread pays
 FAILURE = 2.0**-100  # the chance that one figure of a stage is over its bound: counted with the adversary's advantage
 
@@ -210,19 +212,30 @@ def error_variance(squares: Floats, cut: int, lattice: Lattice) -> Floats:
 # ------------------------------------------------------------------------------------------------ security
 
 
-def bits_left(lattice: Lattice, secrets: int) -> float:
+def bits_left(lattice: Lattice, secrets: int, sieve: float = CLASSICAL) -> float:
     """Bits of security of so many secrets together: an attack may be about any of them, and as sender or receiver."""
-    return min(security(lattice)) - math.log2(2.0 * max(1, secrets))
+    return min(security(lattice, LEAST_SIGMA, sieve)) - math.log2(2.0 * max(1, secrets))
+
+
+def least_bits(secrets: int) -> tuple[int, int]:
+    """Whole bits that a run of so many secrets has left, classical and quantum, whatever parameters it takes."""
+    open_to_it = [lattice for lattice in TABLE if bits_left(lattice, secrets) >= LEAST_BITS]
+    classical, quantum = (
+        min((math.floor(bits_left(lattice, secrets, sieve)) for lattice in open_to_it), default=0)
+        for sieve in (CLASSICAL, QUANTUM)
+    )
+    return classical, quantum
 
 
 @lru_cache
-def security(lattice: Lattice, sigma: float = LEAST_SIGMA) -> tuple[float, float]:
-    """Bits of work of the primal and of the dual attack, core-SVP: 0.292 of the block size that they need.
+def security(lattice: Lattice, sigma: float = LEAST_SIGMA, sieve: float = CLASSICAL) -> tuple[float, float]:
+    """Bits of work of the primal and of the dual attack, core-SVP: 0.292 of the block size that they need, or 0.265 on
+    a quantum computer.
 
     For secrets and errors of sd sigma and as many samples as an attack likes. Alkim, Ducas, Pöppelmann and Schwabe
     2016, section 6: the primal one with the condition of their 6.3, the dual one of 6.4 with many vectors from a sieve.
     """
-    return _primal(lattice, sigma), _dual(lattice, sigma)
+    return _primal(lattice, sigma, sieve), _dual(lattice, sigma, sieve)
 
 
 def _root(block: int) -> float:
@@ -235,7 +248,7 @@ def _samples(lattice: Lattice) -> Floats:
     return np.arange(lattice.dimension // 2, 4 * lattice.dimension, 8, dtype=float)
 
 
-def _primal(lattice: Lattice, sigma: float) -> float:
+def _primal(lattice: Lattice, sigma: float, sieve: float) -> float:
     m = _samples(lattice)
     n = lattice.dimension
     size = n + m + 1.0
@@ -243,11 +256,11 @@ def _primal(lattice: Lattice, sigma: float) -> float:
     while True:
         longest_tail = (2 * block - size - 1) * _root(block) + m * lattice.bits / size
         if (math.log2(sigma) + 0.5 * math.log2(block) <= longest_tail).any():
-            return 0.292 * block
+            return sieve * block
         block += 1
 
 
-def _dual(lattice: Lattice, sigma: float) -> float:
+def _dual(lattice: Lattice, sigma: float, sieve: float) -> float:
     m = _samples(lattice)
     n = lattice.dimension
     size = n + m
@@ -256,7 +269,7 @@ def _dual(lattice: Lattice, sigma: float) -> float:
         length = size * _root(block) + n * lattice.bits / size
         advantage = 2.0 * math.pi**2 * np.exp2(np.minimum(2.0 * (length + math.log2(sigma) - lattice.bits), 60.0))
         repeats = np.maximum(0.0, 2.0 * advantage / math.log(2.0) - 0.2075 * block)
-        best = min(best, 0.292 * block + float(repeats.min()))
-        if 0.292 * block >= best:
+        best = min(best, sieve * block + float(repeats.min()))
+        if sieve * block >= best:
             break
     return best

@@ -26,7 +26,7 @@ import numpy as np
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.methods.gram.lattice import Lattice, exchange_of, own_counts, own_parts, read_parts
 from colonnade.methods.gram.plan import Figures, GramSettings, RunPlan
-from colonnade.methods.gram.private_gram import PrivateGram, conclude, form_of
+from colonnade.methods.gram.private_gram import PrivateGram, conclude, conditions_of, form_of
 from colonnade.methods.gram.products import (
     Collected,
     check_prepare,
@@ -44,6 +44,7 @@ from colonnade.methods.method import GraphMethod, network
 from colonnade.model.answer import Own
 from colonnade.model.job import Job
 from colonnade.privacy.block import Block
+from colonnade.privacy.conditions import Condition
 from colonnade.privacy.events import Plan
 from colonnade.privacy.exchange import Exchange
 from colonnade.privacy.gate import Gate
@@ -325,6 +326,9 @@ class GraphGram(GramSettings, GraphMethod):
 
     def depends_on_row_order(self, job: Job) -> bool:
         return form_of(job, self).plan.depends_on_row_order
+
+    def rests_on(self, job: Job) -> tuple[Condition, ...]:
+        return conditions_of(form_of(job, self))
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike
         return True

@@ -26,7 +26,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.methods.gram.answer import Curves, chosen_weight, finish_all, gram_answer, released_gram, without
-from colonnade.methods.gram.lattice import Across, Lattice, narrow
+from colonnade.methods.gram.lattice import Across, Lattice, narrow, secrets
 from colonnade.methods.gram.local import Local, LocalParts, Products
 from colonnade.methods.gram.masks import Masks
 from colonnade.methods.gram.plan import TRUSTS, GramSettings, RunPlan
@@ -39,9 +39,11 @@ from colonnade.methods.method import Done, Finish, GraphMethod, Labels, Method, 
 from colonnade.model.answer import Answer, Own, Solving
 from colonnade.model.job import Job, directions, entry_bounds, norms
 from colonnade.privacy.block import Block
+from colonnade.privacy.conditions import Code, Condition
 from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.statement import Privacy, Trust
+from colonnade.privacy.lattice import least_bits
+from colonnade.privacy.statement import OF_TRUST, Privacy, Trust
 from colonnade.problem import ElasticNet, GroupLasso, Lasso, LeastSquares, Logistic, Ridge, Topology
 from colonnade.problem.quadratic import check_term
 from colonnade.runtime.node import Replies
@@ -143,6 +145,19 @@ def _made(plan: RunPlan) -> Form:
             if _passes(encrypted := Lattice(replace(plan, job=job))):
                 return encrypted
     return Masks(plan)
+
+
+def conditions_of(form: Form) -> tuple[Condition, ...]:
+    """What the way in which products are computed rests on; of encryption with the bits that this run has left."""
+    privacy = form.plan.job.privacy
+    if form.plan.exact or privacy is None:
+        return ()
+    known = OF_TRUST.get(str(privacy.trust), ())
+    if not isinstance(form, Lattice):
+        return known
+    count = secrets(form.plan)
+    lwe = Condition(Code.LATTICES, (count, *least_bits(count)))
+    return tuple(lwe if one.code is Code.LATTICES else one for one in known)
 
 
 def _passes(form: Form) -> bool:
@@ -306,9 +321,8 @@ class PrivateGram(GramSettings, Method):
     def depends_on_row_order(self, job: Job) -> bool:
         return form_of(job, self).plan.depends_on_row_order
 
-    def rests_on(self, job: Job) -> str:
-        privacy = form_of(job, self).plan.job.privacy
-        return "" if job.privacy is None or privacy is None else str(privacy.trust)
+    def rests_on(self, job: Job) -> tuple[Condition, ...]:
+        return conditions_of(form_of(job, self))
 
     def tolerates_dropout(self, job: Job) -> bool:
         return form_of(job, self).spares
