@@ -191,9 +191,10 @@ def _seconds(line: Line) -> str:
 
 
 def _guarantee(line: Line) -> str:
-    """As recorded; a word of ours by the rule of today's statements, since a record may be of an earlier one."""
+    """As recorded; a word of ours by what today's statements rest on, since a record may be of an earlier one."""
+    known = OF_TRUST.get(line["trust"], ())
     ours = line["guarantee"] in (Guarantee.PROVEN, Guarantee.CONDITIONAL)
-    return guarantee_under(OF_TRUST.get(line["trust"], ())) if ours else str(line["guarantee"])
+    return guarantee_under(known) if ours and known else str(line["guarantee"])
 
 
 def area(line: Line) -> str:

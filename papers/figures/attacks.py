@@ -195,7 +195,7 @@ FIGURES = (
             delta="1e-5",
             unit="one row, replaced; for PrivateSharingADMM, columns, one column",
             trust="nobody; secure for PrivateGram; consortium where named",
-            guarantee="proven; conditional under secure and consortium",
+            guarantee="proven; conditional under secure and consortium, and for sparse-picks",
             note="The tables are made up.",
         ),
         listing=listing,

@@ -32,6 +32,7 @@ from colonnade.estimators.sparse import SparseClassifier, SparseRegressor
 from colonnade.kernels.sparse_fw import LossCode
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.conditions import KEYED_STREAM
 from colonnade.privacy.events import Mechanism, Policy, plan_rho
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.local import HOLDER, EventLog, LocalLedger, Total
@@ -692,6 +693,45 @@ def test_a_fit_of_picks_states_its_rho_and_all_of_its_epsilon():
     few = private_classifier(method="frank-wolfe", epsilon=30.0, delta=1e-6).fit(X, labels)
     assert few.privacy_.epsilon == pytest.approx(30.0, rel=1e-9)
     assert few.privacy_.rho == pytest.approx(rho_for(30.0, 1e-6), rel=1e-9)
+
+
+@pytest.mark.chance(0, "conditions of statements: nothing that was drawn is looked at")
+def test_a_fit_of_picks_names_the_stream_that_they_are_drawn_from_and_no_other_fit_does():
+    """Picks come from a ChaCha20 stream under 32 bytes of the system, Gaussian noise from those bytes."""
+    X, labels, _ = table(21)
+    picked = private_classifier(method="frank-wolfe", epsilon=30.0, delta=1e-6).fit(X, labels).privacy_
+    assert (picked.guarantee, picked.computational, picked.conditions) == ("conditional", True, (KEYED_STREAM,))
+    assert "It holds if nobody tells a ChaCha20 stream" in picked.sentence
+    other = private_classifier(method="gaussian", epsilon=30.0, delta=1e-6).fit(X, labels).privacy_
+    assert (other.guarantee, other.computational, other.conditions) == ("proven", False, ())
+
+
+@pytest.mark.chance(0, "which streams were made: nothing that was drawn is looked at")
+@pytest.mark.parametrize(("method", "streams"), [("frank-wolfe", 1), ("gaussian", 0)])
+def test_a_stream_is_keyed_by_the_system_for_picks_and_for_nothing_else(method, streams, monkeypatch):
+    from colonnade.privacy import gate
+
+    keyed = []
+    whole = gate.keyed_stream
+    monkeypatch.setattr(gate, "keyed_stream", lambda key: keyed.append(key) or whole(key))
+    X, labels, _ = table(21)
+    private_classifier(method=method, epsilon=30.0, delta=1e-6).fit(X, labels)
+    assert [len(key) for key in keyed] == [32] * streams
+
+
+@pytest.mark.chance(0, "conditions of statements: nothing that was drawn is looked at")
+def test_a_search_that_chose_by_picks_names_their_stream_whatever_method_won(tmp_path):
+    """Who sees the last model has seen what chose it: the statement is about all that the ledger has."""
+    X, labels, _ = table(21)
+    path = tmp_path / "train.ledger"
+    LocalLedger(path).set_limit(60.0, 1e-6)
+    private_classifier(method="frank-wolfe", epsilon=1.0, delta=1e-6, ledger=path).fit(X, labels)
+    plain = private_classifier(method="gaussian", epsilon=1.0, delta=1e-6, ledger=path)
+    assert plain.fit(X, labels).privacy_.conditions == ()  # about this fit alone
+    with pytest.warns(co.NotPrivate):
+        search = GridSearchCV(plain, {"feature_bound": [0.5, 1.0]}, cv=2, error_score="raise").fit(X, labels)
+    found = search.best_estimator_.privacy_
+    assert (found.guarantee, found.conditions) == ("conditional", (KEYED_STREAM,))
 
 
 def test_noise_too_small_for_the_bounds_of_scores_is_refused():

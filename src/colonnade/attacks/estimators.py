@@ -20,6 +20,7 @@ from scipy.special import expit
 from colonnade.attacks.lower_bound import choice_log_ratio
 from colonnade.attacks.setting import LABEL_FLIPPED, LIKELIHOOD_OF_ALL, Adversary, Setting, Target, terms
 from colonnade.kernels.arrays import Floats
+from colonnade.privacy.conditions import KEYED_STREAM
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.local import LocalLedger
 from colonnade.privacy.mechanisms import SystemNoise, gumbel_scale
@@ -224,5 +225,6 @@ ATTACKS: Mapping[str, Target] = {
             "receiver": Adversary("every signed column number", LIKELIHOOD_OF_ALL, picks),
             "reader": Adversary("the fitted model", "the sum of its coefficients", pick_models),
         },
+        rests_on=(KEYED_STREAM,),
     ),
 }

@@ -14,6 +14,7 @@ from typing import Any
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, Unit
+from colonnade.privacy.conditions import Condition
 from colonnade.privacy.events import Charge, Event, Plan, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
@@ -66,11 +67,12 @@ class Target:
     claimed: bool = False  # by a paper, not by us
     claims: tuple[float, ...] = CLAIMS
     delta: float = 1e-5
+    rests_on: tuple[Condition, ...] = ()  # beside what the trust model does
 
     @property
     def guarantee(self) -> Guarantee:
         """What stands behind the claim: of ours, what a statement under this trust model says."""
-        return Guarantee.CLAIMED if self.claimed else guarantee_under(OF_TRUST.get(self.trust, ()))
+        return Guarantee.CLAIMED if self.claimed else guarantee_under((*OF_TRUST.get(self.trust, ()), *self.rests_on))
 
 
 # ------------------------------------------------------------------------------------------------ nodes in memory

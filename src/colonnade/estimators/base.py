@@ -37,8 +37,8 @@ from colonnade.kernels.lazy import lazy_picks
 from colonnade.kernels.sparse_fw import LossCode, model_of_picks
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, SENSIBLE
-from colonnade.privacy.conditions import Condition
-from colonnade.privacy.events import Plan, plan_delta, plan_rho, shown
+from colonnade.privacy.conditions import KEYED_STREAM, Condition
+from colonnade.privacy.events import Mechanism, Plan, plan_delta, plan_rho, shown
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.local import LocalLedger
 from colonnade.privacy.mechanisms import SystemNoise
@@ -254,9 +254,11 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             rows, models = recipe.fit(gate, X, targets)
         self._rows = rows
         self.history_ = [{"release": c.what, "times": c.count, "rho": c.rho} for c in plan]
-        notes = large_delta(privacy, n)
-        self.privacy_ = self._statement(privacy, plan, why, ledger, len(targets), notes)
-        if search is not None:  # who sees one of its models has seen what chose it: all that the ledger has
+        # Who sees one of the models of a search has seen what chose it: all that the ledger has.
+        used = {charge.event.mechanism for charge in plan} if search is None else ledger.mechanisms()
+        conditions = (*((KEYED_STREAM,) if Mechanism.PICKS in used else ()), *large_delta(privacy, n))
+        self.privacy_ = self._statement(privacy, plan, why, ledger, len(targets), conditions)
+        if search is not None:
             total = ledger.total()
             rho = total.rho if total.distance == 0.0 else None  # beside a distance rho does not bound all that is seen
             self.privacy_ = replace(self.privacy_, epsilon=total.epsilon(delta), rho=rho, taken=total.taken)
@@ -298,7 +300,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         return Terms(name, settings, Trust.NOBODY, str(ROW), ROW.neighbours, protocol="")
 
     def _statement(
-        self, privacy: Privacy, plan: Plan, why: str, ledger: LocalLedger, targets: int, notes: tuple[Condition, ...]
+        self, privacy: Privacy, plan: Plan, why: str, ledger: LocalLedger, targets: int, rests: tuple[Condition, ...]
     ) -> PrivacyStatement:
         total = ledger.total()
         in_memory = "in memory with this estimator, so clones and copies count apart"
@@ -308,4 +310,4 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         spent = f"{total.runs} fit{'s' if total.runs > 1 else ''}, rho {total.rho:.4g} in all, {all_of_it}"
         derivation = f"docs/understand/privacy/one-holder.md, {why}{parts}; the ledger, kept {where}, has {spent}"
         sees = "the fitted model: coefficients, intercepts and settings"
-        return derived_statement(privacy, plan_rho(plan), ROW, sees, derivation, notes, plan_delta(plan))
+        return derived_statement(privacy, plan_rho(plan), ROW, sees, derivation, rests, plan_delta(plan))

@@ -26,6 +26,7 @@ class Code(StrEnum):
     MASKS = "masks"
     LATTICES = "lattices"
     KEYED_HASH = "keyed hash"
+    KEYED_STREAM = "keyed stream"
     PROTOCOL = "protocol"
     COORDINATOR_ALONE = "coordinator alone"
     MEMBERS_TRUSTED = "members trusted"
@@ -205,6 +206,13 @@ MEANINGS: Mapping[Code, Meaning] = {
         "nobody tells a keyed hash from random numbers",
         computational=True,
     ),
+    Code.KEYED_STREAM: Meaning(
+        Kind.HOLDS_IF,
+        "nobody tells a ChaCha20 stream under 32 bytes of the operating system, by which columns were picked, from "
+        "random bits",
+        "nobody tells a ChaCha20 stream from random bits",
+        computational=True,
+    ),
     Code.PROTOCOL: Meaning(Kind.HOLDS_IF, "parties and coordinator follow the protocol", "all follow the protocol"),
     Code.COORDINATOR_ALONE: Meaning(Kind.HOLDS_IF, _ALONE, _ALONE),
     Code.MEMBERS_TRUSTED: Meaning(Kind.HOLDS_IF, _TRUSTED, _TRUSTED),
@@ -259,6 +267,7 @@ MEANINGS: Mapping[Code, Meaning] = {
 MASKS = Condition(Code.MASKS)
 LATTICES = Condition(Code.LATTICES)
 KEYED_HASH = Condition(Code.KEYED_HASH)
+KEYED_STREAM = Condition(Code.KEYED_STREAM)
 PROTOCOL = Condition(Code.PROTOCOL)
 COORDINATOR_ALONE = Condition(Code.COORDINATOR_ALONE)
 MEMBERS_TRUSTED = Condition(Code.MEMBERS_TRUSTED)

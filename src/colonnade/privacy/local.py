@@ -102,6 +102,12 @@ class LocalLedger:
             runs = len(ledger.log.rows(kind="open"))
             return Total(ledger.row_spent(), runs, _distance(ledger.log), ledger.row_taken())
 
+    def mechanisms(self) -> set[Mechanism]:
+        """By which all its runs planned to release."""
+        with self._ledger() as ledger:
+            plans = [json.loads(row.body)["plan"] for row in ledger.log.rows(kind="open")]
+        return {Mechanism(line["event"]["mechanism"]) for plan in plans for line in plan}
+
     def short_of(self, rho: float, distance: float) -> str:
         """Why there is no room for as much; empty if a limit was set and leaves it."""
         with self._ledger() as ledger:
