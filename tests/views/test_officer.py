@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from colonnade.cli import app
-from colonnade.privacy.conditions import Kind
+from colonnade.privacy.conditions import Code, Condition, Kind, of_kind
 from colonnade.views.officer import render_officer
 from tests.helpers.pages import Page, table_of
 from tests.helpers.verdicts import (
@@ -63,6 +63,41 @@ def test_words_that_only_a_statistician_knows_are_explained(private, exact):  # 
     meanings = dict(table_of(Page(render_officer(private)), "What words on this page mean"))
     assert {"Gram matrix", "class sums", "mask", "ε", "δ"} == meanings.keys()
     assert "What words on this page mean" not in " ".join(Page(render_officer(exact)).words)
+
+
+@pytest.mark.chance(0, "words, which the plan fixes")
+def test_delta_is_what_is_added_and_no_chance_of_failure(private):  # noqa: F811
+    """One-coordinate noise at epsilon 0.1 goes beyond e^epsilon 42 times as often as delta: tests/views/test_odds.py."""
+    meanings = dict(table_of(Page(render_officer(private)), "What words on this page mean"))
+    assert "at most e^ε times that under the other, plus δ" in meanings["ε"]
+    assert "added to these chances, for any set of outcomes" in meanings["δ"]
+    assert "not the chance that the odds for the truth grow by more than e^ε" in meanings["δ"]
+
+
+@pytest.mark.chance(0, "words of the statement, which the trust model fixes")
+def test_who_can_break_it_stands_beside_epsilon(private):  # noqa: F811
+    """Not in a later section alone: whoever reads the price reads at once against whom it says nothing."""
+    page = render_officer(private)
+    (price,) = re.findall(r'<section[^>]*id="unit".*?</section>', page, re.DOTALL)
+    words = " ".join(Page(price).words).lower()
+    broken = [one.full.lower() for one in of_kind(private.privacy.conditions, Kind.BROKEN_BY)]
+    assert len(broken) == 2
+    assert all(one in words for one in broken)
+
+
+@pytest.mark.chance(0, "words of the statement, which the trust model fixes")
+def test_no_note_stands_among_what_it_holds_by(private):  # noqa: F811
+    """Of every condition that there is, at once: each under its own heading only."""
+    figures = {Code.LARGE_DELTA: (0.1, 30, "rows"), Code.PAPER: ("x is so",), Code.BOUNDS_READ_OFF: ("bank",)}
+    figures |= {Code.LEDGERS_REPLACED: (("bank", "2031-01-02"),), Code.PARTIES_LOST: (("lab", "in round 3"),)}
+    every = tuple(Condition(code, figures.get(code, ())) for code in Code)
+    page = render_officer(replace(private, privacy=replace(private.privacy, conditions=every)))
+    (part,) = re.findall(r'id="assumptions".*?</section>', page, re.DOTALL)
+    lists = [" ".join(Page(one).words).lower() for one in re.findall(r"<ul.*?</ul>", part, re.DOTALL)]
+    assert len(lists) == 3
+    for kind, shown in zip((Kind.HOLDS_IF, Kind.BROKEN_BY, Kind.NOTE), lists, strict=True):
+        for one in every:
+            assert (one.full.lower() in shown) is (one.kind is kind), one
 
 
 @pytest.mark.chance(0, "words of the statement, which the trust model fixes")

@@ -23,6 +23,7 @@ from colonnade.model.facts import Coefficients
 from colonnade.runs.evaluation import GROUPS, area, evaluate_fit, grouped, roc_curve
 from colonnade.views import chart
 from colonnade.views import verdict as odds
+from colonnade.views.officer import render_officer
 from colonnade.views.page import render_report, write_report
 from colonnade.views.parts import human_bytes
 from colonnade.views.verdict import Quality
@@ -526,6 +527,30 @@ def test_a_schema_read_off_the_data_is_shown_as_such_and_not_hashed(table):
     assert schemas
     hashed = [row[0] for row in table_of(page, "What this run was") if row[0].startswith("schema of")]
     assert len(hashed) == sum(schema.source == "declared" for schema in schemas)
+
+
+@pytest.mark.parametrize("source", ["data", "public"])
+@pytest.mark.parametrize("render", [render_report, render_officer], ids=["report", "officer's page"])
+def test_no_page_has_a_hash_against_which_guesses_of_figures_that_were_read_off_can_be_tested(table, source, render):
+    """Neither the schema's own, nor that of a federation file that has it, whether or not somebody called it public."""
+    X, y = table
+    frames = {
+        "a": pl.DataFrame({"key": range(80), "one": X[:, 0], "y": y}),
+        "b": pl.DataFrame({"key": range(80), "two": X[:, 5]}),
+    }
+    schemas = {"a": co.Schema((co.Numeric("one", -9.0, 9.0),)), "b": co.Schema((co.Numeric("two", -8.125, 9.0),))}
+    fit = co.fit(co.Federation.from_frames(frames, on="key", label=("a", "y"), schemas=schemas), PROBLEM)
+    known = replace(fit, facts={**fit.facts, "federation": "f00d" * 16})
+    page = render(known)
+    assert all(schema.digest() in page for schema in schemas.values())
+    assert "f00d" * 16 in page
+    read_off = replace(schemas["b"], source=source)
+    page = render(replace(known, schemas={"a": schemas["a"], "b": read_off}))
+    assert schemas["a"].digest() in page
+    assert read_off.digest() not in page
+    assert schemas["b"].digest() not in page
+    assert "f00d" * 16 not in page
+    assert "figures that were read off the rows (b)" in page
 
 
 def kernel_machine(X, y):

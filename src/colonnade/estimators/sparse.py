@@ -52,7 +52,7 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
     epsilon
         The budget of one fit; None: not private.
     delta
-        About the chance that the bound fails; None is 1e-6, and one of 1/rows or more is refused.
+        As in `co.Privacy`; None is 1e-6, and one of 1/rows or more is refused.
     row_norm
         Private rows are brought to this norm (method="gaussian"): a public figure.
     feature_bound
@@ -250,7 +250,7 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
     epsilon
         The budget of one fit; None: not private.
     delta
-        About the chance that the bound fails; None is 1e-6, and one of 1/rows or more is refused.
+        As in `co.Privacy`; None is 1e-6, and one of 1/rows or more is refused.
     row_norm
         Private rows are brought to this norm (method="gaussian"): a public figure.
     feature_bound

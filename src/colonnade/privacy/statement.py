@@ -96,10 +96,12 @@ class Privacy:
     Parameters
     ----------
     epsilon
-        With `delta`, the whole price of the run, above 0: an observer's odds about one row change by a factor of at
-        most e^epsilon. 1 is a common choice, 10 a large one.
+        With `delta`, the whole price of the run, above 0: of two tables that differ in one row, the chance of any set
+        of outcomes is under one at most e^epsilon times that under the other, plus delta. 1 is a common choice, 10 a
+        large one.
     delta
-        About the chance that this bound fails, well below 1/rows: from 1/rows on, the run is refused.
+        What is added there, well below 1/rows: from 1/rows on, the run is refused. It is not the chance that odds grow
+        by more than e^epsilon.
     trust
         Who is the adversary: "nobody" is trusted (whoever sees anything that leaves a party), "secure", "parties" or
         "consortium"; a method says which it knows. None: "secure" where the method knows it, else the strictest that it
@@ -189,7 +191,7 @@ class PrivacyStatement:
     epsilon
         The price that was paid; infinite where exact values left.
     delta
-        About the chance that the bound fails.
+        What is added to e^epsilon times a chance, for any set of outcomes.
     unit
         Whose privacy is protected: "one row", or "one patient (at most 3 rows)".
     neighbours

@@ -34,8 +34,10 @@ WORDS = {  # of the lists above, for whoever does not compute with them
     "class sums": "for every column one sum over the rows of each class",
     "mask": "random numbers, used once, that two parties share and add to what they send: without them nothing can be "
     "read off it, and they cancel in sums",
-    "ε": "epsilon, the price: the smaller, the less what left depends on any single unit",
-    "δ": "delta, a chance so small that it is left out of that promise",
+    "ε": "epsilon, the price: the smaller, the less what left depends on any single unit. Of two tables that differ in "
+    "one, the chance of any set of outcomes is under one at most e^ε times that under the other, plus δ",
+    "δ": "delta, which is added to these chances, for any set of outcomes. It is not the chance that the odds for the "
+    "truth grow by more than e^ε, which may be many times δ",
 }
 ADD_UP = (
     "Spent is the ε of all runs of this period together; left is the ε of one more run that would still be let "

@@ -258,17 +258,24 @@ def reproduction_section(fit: FitFacts, known: RunFacts) -> str:
 
 
 def hashes_of(fit: FitFacts, known: RunFacts) -> dict[str, str]:
-    """What ran: release and protocol, and hashes of problem, model, schemas, the federation file; never of data."""
+    """What ran: release and protocol, and hashes of problem, model, schemas, the federation file; never of data.
+
+    A hash of figures that were read off the rows would let guesses of them be tested: it is left out, and so is that
+    of a federation file that has them.
+    """
+    read_off = {party for party, schema in fit.schemas.items() if schema is not None and schema.source != "declared"}
     rows = {
         "release and protocol": known.protocol,
         "code of the run, SHA-256": known.code,
         "problem, SHA-256": _digest(repr(fit.problem)),
         "model, SHA-256": _model_digest(fit),
-        "federation file, SHA-256": known.federation,
+        "federation file, SHA-256": "" if read_off else known.federation,
     }
     for party, schema in fit.schemas.items():
-        if schema is not None and schema.source != "data":  # one read off the data would hash the data
+        if schema is not None and party not in read_off:
             rows[f"schema of {party}, SHA-256"] = schema.digest()
+    if read_off:
+        rows["no hash"] = f"of what has figures that were read off the rows ({', '.join(sorted(read_off))})"
     return {name: value for name, value in rows.items() if value}
 
 

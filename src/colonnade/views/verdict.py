@@ -192,7 +192,9 @@ def cost_part(fit: FitFacts) -> str:
         "" if privacy.guarantee == Guarantee.PROVEN else f" Guarantee: {privacy.guarantee}; its conditions stand below."
     )
     price = f"ε = {shown(privacy.epsilon)} at δ = {shown(privacy.delta)}, for {privacy.unit}."
-    return paragraph(piece("strong", price, plain + rests, of=PARTS))
+    said = as_clause(privacy.conditions, Kind.BROKEN_BY)
+    broken = paragraph(f"Broken by {said}.") if said else ""  # beside the price: whatever epsilon is
+    return paragraph(piece("strong", price, plain + rests, of=PARTS)) + broken
 
 
 def left_part(fit: FitFacts, known: RunFacts) -> str:
