@@ -381,6 +381,52 @@ def test_a_simulation_compares_budgets_with_each_party_alone_and_keeps_nothing(f
     assert models["together, not private", None] == pytest.approx(line["AUC"], abs=1e-12)
 
 
+OTHER = tuple(word for name in ("registry", "bank", "callcentre") for word in ("--party", f"{name}=other_{name}.csv"))
+
+
+@pytest.mark.chance(0, "figures without privacy, and texts; private ones are not looked at")
+def test_a_simulation_on_other_rows_reads_none_of_the_studys(folder: Path) -> None:
+    """So an epsilon can be chosen without a look at the rows that the release will be about."""
+    study()
+    words = ("--epsilons", "1", "--splits", "2", "--bounds-are-public")
+    own = json.loads(done("simulate", "study.toml", *words, "--json"))
+    for name in ("registry", "bank", "callcentre"):
+        table = pl.read_csv(f"{name}.csv", infer_schema=False)
+        table.reverse().head(200).write_csv(f"other_{name}.csv")
+        Path(f"{name}.csv").unlink()
+    other = json.loads(done("simulate", "study.toml", *OTHER, *words, "--json"))
+    figures = [{x["method"]: x["AUC"] for x in told["models"] if x["epsilon"] is None} for told in (own, other)]
+    assert figures[0].keys() == figures[1].keys()
+    assert figures[0] != figures[1]
+    code, _, error = call("simulate", "study.toml", *OTHER, *words)
+    assert code == 0
+    assert "these are the study's own rows" not in error
+
+
+@pytest.mark.chance(0, "texts; private figures are not looked at")
+def test_a_simulation_on_the_studys_own_rows_says_what_that_means(folder: Path) -> None:
+    study()
+    code, _, error = call("simulate", "study.toml", "--epsilons", "1", "--splits", "2", "--bounds-are-public")
+    assert code == 0
+    assert "these are the study's own rows: an epsilon that is chosen by them tells about them" in error
+    assert "--party NAME=FILE for every party" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (OTHER[:4], "other rows are needed of every party, and of 'callcentre' there are none"),
+        ((*OTHER, "--party", "lab=x.csv"), "there is no party 'lab'; there are registry, bank, callcentre."),
+        ((*OTHER[:2], *OTHER[:2]), "names the party twice"),
+    ],
+)
+def test_other_rows_are_of_all_parties_or_of_none(words: tuple[str, ...], said: str, folder: Path) -> None:
+    study()
+    code, _, error = call("simulate", "study.toml", *words, "--bounds-are-public")
+    assert code == 1
+    assert said in error
+
+
 def _dense(matrix: Any) -> np.ndarray:
     return matrix.toarray() if sparse.issparse(matrix) else matrix
 

@@ -17,6 +17,10 @@ from colonnade.cli.terminal import answers, complain, explained, finite, on_scre
 
 AGAIN = "interrupted; nothing was kept, and nothing was spent. The same command begins again."
 USUAL = "0.1,0.3,1,3"
+OWN_ROWS = (
+    "these are the study's own rows: an epsilon that is chosen by them tells about them, and no statement covers it. "
+    "Choose it on others, public or made-up: --party NAME=FILE for every party."
+)
 
 
 def simulate(
@@ -24,25 +28,32 @@ def simulate(
     epsilons: Annotated[str, typer.Option(help="Budgets to compare, as in 0.5,1,2.")] = USUAL,
     splits: Annotated[int, typer.Option(min=2, help="Splits of the rows; standard errors are over them.")] = 5,
     repeats: Annotated[int, typer.Option(min=1, help="Private runs on each split, which are averaged.")] = 1,
+    party: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=FILE: other rows of one party, for those of the study; of all or none."),
+    ] = None,
     bounds_are_public: options.BoundsArePublic = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the figures.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Compare budgets on rows that are set aside, beside each party alone and all together without privacy.
 
-    It spends nothing and keeps nothing. But its figures are computed from the rows, and nobody paid for them: they are
-    for whoever holds all tables. Choose epsilon on rows that no private release will be about.
+    It spends nothing and keeps nothing. But its figures are computed from the rows, and nobody paid for them: choose
+    epsilon on rows that no private release will be about, public, older or made-up ones with the same columns, which
+    --party names. Without it the study's own rows are looked at: then no epsilon covers what follows from the figures.
 
     \bExamples:
-      colonnade simulate study.toml
-      colonnade simulate study.toml --epsilons 0.5,1,2,4 --splits 10
+      colonnade simulate study.toml --party registry=old_registry.csv --party bank=old_bank.csv
+      colonnade simulate study.toml --party a=made_up_a.csv --party b=made_up_b.csv --epsilons 0.5,1,2,4 --splits 10
     """
     with explained(AGAIN):
+        from colonnade.cli.predict import files_of
         from colonnade.runs.config import load_config
         from colonnade.runs.simulate import simulate_study
 
         budgets = _budgets(epsilons)
-        asked = load_config(config, epsilon=budgets[0], public=bounds_are_public)
+        files = files_of(party or [])
+        asked = load_config(config, epsilon=budgets[0], public=bounds_are_public, rows=files)
         assert asked.job.privacy is not None
         shown = on_screen(quiet or as_json)
         # Single runs that noise swamps are what is compared here, and no news.
@@ -59,7 +70,7 @@ def simulate(
             return
         _show(lines, found.measures, f"{splits} splits of {asked.federation.rows:,} rows, each 80 % training rows")
         if not quiet:
-            for note in (found.note, *found.refused):
+            for note in (found.note, *(() if files else (OWN_ROWS,)), *found.refused):
                 complain("note: ", note)
 
 

@@ -159,12 +159,18 @@ def save_finished(fitted: Fit, output: Path, store: Path | None) -> None:
 
 
 def load_config(
-    path: str | Path, *, epsilon: float | None = None, delta: float | None = None, public: bool = False
+    path: str | Path,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    public: bool = False,
+    rows: Mapping[str, Path] | None = None,
 ) -> Configured:
     """Read a configuration file and the tables that it names.
 
     epsilon, delta   instead of what [privacy] says; without that table, delta is 1e-6.
     public           all figures that were read off the rows are declared public (`declared.py`).
+    rows             by party: another file with the same columns, instead of the table that is named.
     """
     _is_configuration(Path(path))
     job = load_job(path, others=OTHERS)
@@ -174,8 +180,26 @@ def load_config(
     places = {name: _place(at, text, name, job.rest.get(name)) for name in ("store", "report", "output")}
     output = places["output"] or at.parent / "fit.json"
     with placed(at, text):
-        federation = _federation(at.parent, job, public)
+        federation = _federation(at.parent, _with_rows(job, rows) if rows else job, public)
     return Configured(at, job, federation, places["store"], places["report"], output)
+
+
+def _with_rows(job: JobFile, rows: Mapping[str, Path]) -> JobFile:
+    """The same study of other tables: those of all parties, since the own rows of one would be looked at."""
+    data = job.rest.get("data", {})
+    parties = data.get("parties", {})
+    if "source" in data:
+        raise InvalidInput("its parties share one table: write the other one as source = ... into a copy of the file.")
+    if absent := [name for name in parties if name not in rows]:
+        raise InvalidInput(f"other rows are needed of every party, and of {absent[0]!r} there are none: add them, too.")
+    if strange := [name for name in rows if name not in parties]:
+        raise InvalidInput(f"there is no party {strange[0]!r}; there are {', '.join(parties)}.")
+    own = ("source", "query")
+    others = {
+        name: {**{key: value for key, value in party.items() if key not in own}, "source": str(rows[name].resolve())}
+        for name, party in parties.items()
+    }
+    return replace(job, rest={**job.rest, "data": {**data, "parties": others}})
 
 
 def load_declared(path: str | Path) -> Declared:
