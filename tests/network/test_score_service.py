@@ -24,7 +24,7 @@ import colonnade as co
 from colonnade.data import row_order
 from colonnade.methods.masked_scores import FRACTION
 from colonnade.network import certs, score_parts, score_service
-from colonnade.network.party_data import rows_path
+from colonnade.network.party_data import part_path, rows_path
 from colonnade.network.score_order import Approved, Order
 from colonnade.network.score_parts import (
     Ask,
@@ -370,7 +370,10 @@ def test_training_rows_are_refused_by_every_party_unless_the_order_lets_them(tmp
 
 
 def learned(made, name, run, keys):
-    """The record of the rows that one more model was learned from."""
+    """The record of the rows that one more model was learned from by the same parties."""
+    part = {"format": "colonnade part", "version": 1, "run": run, "party": name, "intercept": None, "features": ["x"]}
+    part |= {"coefficients": [1.0], "members": [member.key for member in made.file.members.values()]}
+    part_path(made.folder / name, run).write_text(json.dumps(part))
     secret = run.encode().ljust(32, b".")
     known = row_order.digests(pl.Series(np.array(keys)), secret, "training")
     rows_path(made.folder / name, run).write_bytes(secret + known.tobytes())

@@ -17,7 +17,7 @@ import pytest
 import colonnade as co
 from colonnade.data import row_order
 from colonnade.methods.masked_scores import whole
-from colonnade.network.party_data import rows_path
+from colonnade.network.party_data import part_path, rows_path
 from colonnade.network.party_service import OK, PartyService
 from colonnade.network.questions import pack, unpack
 from colonnade.network.score_order import Fallback
@@ -99,21 +99,49 @@ def test_two_orders_about_the_same_rows_share_no_mask(tmp_path):
 # ---------------------------------------------------------------- training rows
 
 
-def learn(folder: Path, run: str, *keys: int) -> None:
-    """As a run does that ends and has learned from these rows."""
+def learn(folder: Path, run: str, *keys: int, members: list[str] | None) -> None:
+    """As a run of these members does that ends and has learned from these rows; None: as an unknown one."""
     secret = bytes(range(32, 64))
     learned = row_order.digests(pl.Series(keys), secret, "training")
+    if members is not None:
+        part = {"format": "colonnade part", "version": 1, "run": run, "party": folder.name, "intercept": None}
+        part |= {"features": ["one"], "coefficients": [1.0], "members": members}
+        part_path(folder, run).write_text(json.dumps(part))
     rows_path(folder, run).write_bytes(secret + learned.tobytes())
 
 
 def test_a_row_that_another_model_was_learned_from_is_refused_too(tmp_path):
     made = Consortium.made(tmp_path).approve_all()
-    learn(tmp_path / "lab", "20260301T000000-later", 50, 51)
+    known = [member.key for member in made.file.members.values()]
+    learn(tmp_path / "lab", "20260301T000000-later", 50, 51, members=known)
     lab = made.answerer("lab")
     whys = [ask(made, lab, "lab", n, key).why for n, key in enumerate((TRAINED - 1, TRAINED, 50, 51, 52))]
     assert whys == [Why.TRAINING, Why.OK, Why.TRAINING, Why.TRAINING, Why.OK]
-    learn(tmp_path / "lab", "20260302T000000-still-later", 52)  # while the party answers
+    learn(tmp_path / "lab", "20260302T000000-still-later", 52, members=known)  # while the party answers
     assert [ask(made, lab, "lab", n, key).why for n, key in ((6, 52), (7, 53))] == [Why.TRAINING, Why.OK]
+    made.close()
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["members on record", "nothing on record"])
+@pytest.mark.parametrize("late", [False, True], ids=["before it starts", "while it answers"])
+def test_a_refusal_does_not_say_who_is_in_the_rows_of_a_party_that_the_label_holder_has_no_run_with(
+    told, late, tmp_path
+):
+    """The lab learned with somebody else: to the label holder its rows look like those that the lab does not have."""
+    made = Consortium.made(tmp_path).approve_all()
+    elsewhere = ["ed25519:" + "ab" * 32, made.file.members["lab"].key] if told else None
+    if not late:
+        learn(tmp_path / "lab", "20260301T000000-elsewhere", 50, 51, members=elsewhere)
+    lab = made.answerer("lab")
+    if late:
+        assert ask(made, lab, "lab", 0, 53).why is Why.OK
+        learn(tmp_path / "lab", "20260301T000000-elsewhere", 50, 51, members=elsewhere)
+    asked = [ask(made, lab, "lab", n, key) for n, key in enumerate((50, 51, 999, 52, TRAINED - 1), 1)]
+    assert [part.why for part in asked] == [Why.NO_ROW, Why.NO_ROW, Why.NO_ROW, Why.OK, Why.TRAINING]
+    theirs, nobodys = asked[0], asked[2]
+    assert (theirs.why, theirs.value) == (nobodys.why, nobodys.value)
+    trail = read_trail(tmp_path / "lab", made.order, "lab")
+    assert [line["outcome"] for line in trail[-5:]] == ["no_row"] * 3 + ["ok", "training"]
     made.close()
 
 

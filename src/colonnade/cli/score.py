@@ -139,6 +139,7 @@ def _facts(made: Order, holder: str, members: list[str]) -> dict[str, Any]:
     from colonnade.network.score_service import models_in_words
 
     learns = models_in_words(made, holder, members)
+    refused = f"are refused; of runs without {holder}, as if there were no such row"
     return {
         "order": made.id,
         "model": made.model,
@@ -146,7 +147,7 @@ def _facts(made: Order, holder: str, members: list[str]) -> dict[str, Any]:
         "rows a day": f"{made.rows_a_day:,}",
         "until": made.until,
         "answers": "score, probability, class" if made.link else "score, class" if made.classes else "score",
-        "training rows": "may be scored: no epsilon holds for them then" if made.training_rows else "are refused",
+        "training rows": "may be scored: no epsilon holds for them then" if made.training_rows else refused,
         f"{holder} learns": "; ".join(learns),
         "equations": f"up to {len(learns)} about each row: one for each model",
         "fallbacks": "solved again from the release of the model's run" if made.fallbacks else "none",

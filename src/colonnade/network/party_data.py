@@ -327,6 +327,7 @@ class PartTable(Table, frozen=True):
     run: str = ""
     objective: Number | None = None
     gap: Number | None = None
+    members: tuple[str, ...] = ()  # pinned keys of those who took part, and so know the common rows
 
 
 def read_part(path: Path, party: str) -> Any:

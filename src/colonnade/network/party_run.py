@@ -353,6 +353,7 @@ class PartyRun:
                 "features": list(schema.features) if schema is not None else None,
                 "coefficients": own.coefficients.tolist(),
                 **{name: getattr(own.answer, name, None) for name in ("intercept", "objective", "gap")},
+                "members": sorted(member.key for member in self.scoring.data.file.members.values()),
             }
             if self.proposal.agreement is not None:
                 self.scoring.keep_rows(run, self.proposal.agreement)

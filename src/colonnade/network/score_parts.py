@@ -9,8 +9,9 @@ Once     a request number is answered once. What was answered is kept while this
 Quota    every new number counts, answered or refused, so that refusals cannot be used to try keys without end. Rows are
          reserved in blocks: a row of the ledger's chain, synced before the first of them is answered. What a process
          had not used when it died is lost, and the day's quota is never exceeded, by however many processes.
-Leaves   masked parts, or a fixed word why there is none: no such row, a row that the model was learned from, quota,
-         number, ended. To the label holder alone.
+Leaves   masked parts, or a fixed word why there is none: no such row, a row that a model was learned from in which the
+         label holder took part, quota, number, ended. To the label holder alone. A row that was learned from without
+         it is no such row: who is in a third party's table is none of its business.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from typing import IO, Any
 import numpy as np
 
 from colonnade.data import row_order
-from colonnade.errors import InvalidInput, StoreError, WireError
+from colonnade.errors import ColonnadeError, InvalidInput, StoreError, WireError
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.masked_scores import MaskedScores, whole
-from colonnade.network.party_data import PartyData, Scoring, rows_path
+from colonnade.network.party_data import PartyData, Scoring, part_path, read_part, rows_path
 from colonnade.network.score_order import Approved, Order, today
 from colonnade.network.score_witness import NOWHERE, PLACES, Witness
 from colonnade.privacy.block import Block
@@ -254,7 +255,9 @@ class Learned:
         self._data = data
         self._path = rows_path(models, order.model)
         self._order = order
+        self._holder = data.file.members[data.file.label[0]].key
         self._found = np.zeros(data.rows, np.bool_)
+        self._shared = np.zeros(data.rows, np.bool_)  # of them those that the label holder knows of
         self._read = set[Path]()
         self._stamp = 0
         if not (order.training_rows or self._path.is_file()):
@@ -268,6 +271,10 @@ class Learned:
         self._look()
         return bool(self._found[place])
 
+    def why(self, place: int) -> Why:
+        """What the label holder is told of such a row: that it was learned from, if it took part and knows the rows."""
+        return Why.TRAINING if self._shared[place] else Why.NO_ROW
+
     def _look(self) -> None:
         if self._order.training_rows or (stamp := self._path.parent.stat().st_mtime_ns) == self._stamp:
             return
@@ -277,10 +284,24 @@ class Learned:
                 raise InvalidInput(f"{one} is no record of rows that a model was learned from. Put its copy back.")
             known = np.frombuffer(raw[row_order.SECRET :], np.uint8).reshape(-1, row_order.DIGEST)
             mine = row_order.digests(self._data.keys, raw[: row_order.SECRET], "training")
-            self._found |= np.isin(row_order.as_words(mine), row_order.as_words(known))
+            found = np.isin(row_order.as_words(mine), row_order.as_words(known))
+            if self._has_holder(one):
+                self._shared |= found
+            self._found |= found  # last: another thread asks by it what to say
             self._read.add(one)
         # Last: another thread that comes meanwhile looks, too. A stamp is coarse: a new one may hide a record.
         self._stamp = stamp if time.time_ns() - stamp > _COARSE else 0
+
+    def _has_holder(self, record: Path) -> bool:
+        """Whether the label holder took part in the run of a record, as the part of its model says; if it says nothing,
+        it did not."""
+        if record == self._path:
+            return True
+        try:
+            part = read_part(part_path(record.parent.parent, record.stem), self._data.name)
+        except ColonnadeError:
+            return False
+        return self._holder in part.get("members", ())
 
 
 def row_digest(pair: bytes, key: bytes) -> bytes:
@@ -407,7 +428,7 @@ class Answerer:
         if place is None:
             return Part(ask.number, Why.NO_ROW)
         if self.rows.training[place]:
-            return Part(ask.number, Why.TRAINING)
+            return Part(ask.number, self.rows.training.why(place))
         masks = self._masks.total(ask.number, ask.model, self.rows.keys[place])
         return Part(ask.number, Why.OK, (int(parts[place]) + masks) % 2**64)
 
