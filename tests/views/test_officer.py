@@ -63,6 +63,9 @@ def test_words_that_only_a_statistician_knows_are_explained(private, exact):  # 
     meanings = dict(table_of(Page(render_officer(private)), "What words on this page mean"))
     assert {"Gram matrix", "class sums", "mask", "ε", "δ"} == meanings.keys()
     assert "What words on this page mean" not in " ".join(Page(render_officer(exact)).words)
+    encrypted = (Condition(Code.LATTICES, (40, 130, 117)),)
+    page = render_officer(replace(private, privacy=replace(private.privacy, conditions=encrypted)))
+    assert "2 to the power of 128" in dict(table_of(Page(page), "What words on this page mean"))["bits of work"]
 
 
 @pytest.mark.chance(0, "words, which the plan fixes")

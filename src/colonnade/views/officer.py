@@ -34,6 +34,7 @@ WORDS = {  # of the lists above, for whoever does not compute with them
     "class sums": "for every column one sum over the rows of each class",
     "mask": "random numbers, used once, that two parties share and add to what they send: without them nothing can be "
     "read off it, and they cancel in sums",
+    "bits of work": "how many steps the best attack takes that is known: with 128 bits, 2 to the power of 128",
     "ε": "epsilon, the price: the smaller, the less what left depends on any single unit. Of two tables that differ in "
     "one, the chance of any set of outcomes is under one at most e^ε times that under the other, plus δ",
     "δ": "delta, which is added to these chances, for any set of outcomes. It is not the chance that the odds for the "
