@@ -279,16 +279,8 @@ def dtypes() -> str:
 
 def limits() -> str:
     """What somebody else may ask of a long-lived process, and what happens above it."""
-    from colonnade.cli.serve import MOST_RUNS
-    from colonnade.network import (
-        coordinator_service,
-        inbox,
-        job_queue,
-        page_app,
-        page_server,
-        party_service,
-        score_service,
-    )
+    from colonnade.cli.coordinator import MOST_RUNS
+    from colonnade.network import coordinator_service, inbox, job_queue, page_server, party_service, score_service
     from colonnade.network.transport import direct, doorkeeper, envelope, hub
 
     seconds = f"{envelope.GREETING_SECONDS:g} s"
@@ -320,8 +312,8 @@ def limits() -> str:
             ("requests that arrive; of one address", answered, "503 to the slowest"),
             ("requests being answered; of one address", answered, "503; `/health` is answered"),
             ("a request arrives within, and its answer is read within", f"{page_server.ARRIVAL:g} s", "hung up"),
-            ("a request without its body", f"{page_app.HEAD >> 10} KiB", "400, or 431"),
-            ("the body of a request", f"{page_app.LARGEST >> 20} MiB", "413"),
+            ("a request without its body", f"{page_server.HEAD >> 10} KiB", "400, or 431"),
+            ("the body of a request", f"{page_server.LARGEST >> 20} MiB", "413"),
             ("rows of a request for scores", f"{score_service.ROWS:,}", "400"),
         ],
     }

@@ -21,7 +21,7 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 import colonnade as co
-from colonnade.cli import app, last_resort
+from colonnade.cli import app, terminal
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.network import certs
 from colonnade.network.inbox import Inbox
@@ -276,8 +276,8 @@ def test_what_is_foreseen_keeps_its_words_and_its_code(monkeypatch, state, raise
 
 def test_the_file_of_what_nobody_foresaw_is_of_bounded_size(state):
     state.parent.mkdir()
-    state.write_bytes(bytes(last_resort.MOST + 1))
-    with pytest.raises(BaseException, match="1"), last_resort.last_resort():
+    state.write_bytes(bytes(terminal.MOST + 1))
+    with pytest.raises(BaseException, match="1"), terminal.last_resort():
         raise ZeroDivisionError
     assert state.stat().st_size < 10_000
-    assert state.with_suffix(".log.1").stat().st_size == last_resort.MOST + 1
+    assert state.with_suffix(".log.1").stat().st_size == terminal.MOST + 1

@@ -19,8 +19,7 @@ from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade.cli import app
-from colonnade.cli.live.reading import Reader
-from colonnade.cli.live.server import Server
+from colonnade.cli.live import Reader, Server
 from colonnade.privacy.events import Charge, Event, Mechanism
 from colonnade.privacy.ledger import Terms
 from colonnade.runs.budgets import accounts, open_ledger
@@ -349,9 +348,9 @@ def test_no_value_of_the_data_and_no_secret_is_on_any_live_page(server, fits, st
 @pytest.mark.chance(0, "who is let in, headers, codes and files: nothing that was drawn is compared")
 def test_of_a_message_only_the_first_bytes_are_read(store):
     """Bodies never come into the process: what SQLite hands over of an `out` row is eight bytes and a length."""
-    from colonnade.cli.live import reading
+    from colonnade.cli import live
 
-    queries = [reading._OUT, reading._ROUND]
+    queries = [live._OUT, live._ROUND]
     for query in queries:
         assert re.findall(r"\bbody\b", re.sub(r"(substr|length)\(body[^)]*\)", "", query)) == []
 

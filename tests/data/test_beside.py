@@ -9,9 +9,8 @@ import polars as pl
 import pytest
 
 import colonnade as co
-from colonnade.data.beside import beside_arrays, check_pairs
-from colonnade.data.classes import check_classes, other_class
 from colonnade.data.federation_file import FederationFile
+from colonnade.data.labels import beside_arrays, check_classes, check_pairs, other_class
 from colonnade.errors import InvalidInput
 from colonnade.model.job import Job
 from colonnade.network.party_data import PartyData

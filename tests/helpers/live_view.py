@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from colonnade.cli.live.server import Server
+from colonnade.cli.live import Server
 
 
 @contextmanager

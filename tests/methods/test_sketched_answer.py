@@ -8,9 +8,15 @@ import pytest
 import colonnade as co
 from colonnade.kernels.newton_model import quadratic_minimum
 from colonnade.methods.frank_wolfe import private_block
-from colonnade.methods.frank_wolfe.private_block import HashedSketch, PrivateBlockFrankWolfe
+from colonnade.methods.frank_wolfe.private_block import (
+    CHANCE,
+    Estimates,
+    HashedSketch,
+    PrivateBlockFrankWolfe,
+    Quadratic,
+    best_on_ball,
+)
 from colonnade.methods.frank_wolfe.private_spend import PRODUCT
-from colonnade.methods.frank_wolfe.sketched_answer import CHANCE, Estimates, Quadratic, best_on_ball
 from colonnade.model.job import Job
 from colonnade.privacy.block import Block
 

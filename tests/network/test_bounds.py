@@ -20,7 +20,7 @@ import pytest
 import colonnade as co
 from colonnade.errors import InvalidInput, WireError
 from colonnade.methods.node_setup import Call, known_methods, known_values, protocol_of
-from colonnade.network.call_bounds import CALL, CEILING, OTHER, Sizes, check_call
+from colonnade.network.bounds import CALL, CEILING, OTHER, Sizes, check_call
 from colonnade.network.party_service import OK, UNAVAILABLE
 from colonnade.network.questions import Phase, Question, check_sizes, pack, read_as, unpack
 from colonnade.runtime.program import FailureCode

@@ -18,12 +18,12 @@ import colonnade as co
 from colonnade.errors import PeerFailed, ReplayDiverged
 from colonnade.methods.node_setup import Call, protocol_of
 from colonnade.network import party_run
+from colonnade.network.bounds import RateLimit
 from colonnade.network.hub_run import FAREWELL
 from colonnade.network.inbox import Inbox
 from colonnade.network.party_run import Approvals, Request
 from colonnade.network.party_service import DIVERGED, OK, UNDECIDED, PartyService
 from colonnade.network.questions import Said, pack, unpack
-from colonnade.network.rate_limit import RateLimit
 from colonnade.runtime.host import Answered, Lost
 from colonnade.runtime.run_store import abort_run
 from tests.helpers.contract import Case, federation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from colonnade.network import rate_limit
-from colonnade.network.rate_limit import RateLimit
+from colonnade.network import bounds
+from colonnade.network.bounds import RateLimit
 
 
 class Clock:
@@ -31,7 +31,7 @@ def test_a_burst_then_the_rate_and_each_name_for_itself() -> None:
 
 
 def test_a_crowd_of_names_is_put_off_until_the_first_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limit, "MOST", 2)
+    monkeypatch.setattr(bounds, "MOST_NAMES", 2)
     clock = Clock()
     pace = RateLimit(2.0, 3, clock)
     assert [pace.allow("a"), pace.allow("a"), pace.allow("b")] == [0.0, 0.0, 0.0]

@@ -9,9 +9,8 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import WireError
-from colonnade.network.score_parts import Ask, Quota, Why, pack_asks, places_in, row_digest, unpack_parts
+from colonnade.network.score_parts import NOWHERE, Ask, Quota, Why, pack_asks, places_in, row_digest, unpack_parts
 from colonnade.network.score_service import ScoreService
-from colonnade.network.score_witness import NOWHERE
 from tests.helpers.standing_orders import HOLDER, Consortium, Wired
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")

@@ -20,8 +20,8 @@ from unittest import mock
 import pytest
 
 from colonnade.errors import InvalidInput
-from colonnade.network import certs, page_app, page_server, rate_limit, status_page
-from colonnade.network.rate_limit import RateLimit
+from colonnade.network import bounds, certs, page_server, status_page
+from colonnade.network.bounds import RateLimit
 from colonnade.network.status_page import Answered, Asked, StatusPage, page
 from colonnade.network.transport.metrics import Metrics, exposition
 
@@ -96,7 +96,7 @@ def test_a_route_answers_posts_within_its_size_and_hides_the_text_of_errors(
     shown: StatusPage, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert post(shown.port, "/echo", b"hello") == (200, b"127.0.0.1 hello")
-    with mock.patch.object(page_app, "LARGEST", 100):
+    with mock.patch.object(page_server, "LARGEST", 100):
         assert post(shown.port, "/echo", bytes(101))[0] == 413
     assert post(shown.port, "/nowhere", b"1")[0] == 404
     status, said = post(shown.port, "/broken", b"")
@@ -132,7 +132,7 @@ def test_requests_that_are_refused_for_their_form_are_counted_by_reason() -> Non
             b"400",
         ]
         with socket.create_connection(("127.0.0.1", made.port), timeout=20) as line:
-            line.sendall(b"GET /health HTTP/1.0\r\nX: " + bytes(page_app.HEAD).replace(b"\0", b"x") + b"\r\n\r\n")
+            line.sendall(b"GET /health HTTP/1.0\r\nX: " + bytes(page_server.HEAD).replace(b"\0", b"x") + b"\r\n\r\n")
             assert answer_on(line).split()[1] == b"431"
         assert raw_post(made.port, b"0").split()[1] == b"200"
         shown = samples(get(made.port, "/metrics")[1])
@@ -324,7 +324,7 @@ def test_a_head_that_comes_at_once_is_no_longer_than_one_in_parts(shown: StatusP
             line.sendall(b"GET /health HTTP/1.0\r\nX: " + b"x" * spare + b"\r\n\r\n")
             return answer_on(line).split()[1]
 
-    at_most = page_app.HEAD - len(b"/health") - len(b"x")
+    at_most = page_server.HEAD - len(b"/health") - len(b"x")
     assert (status(at_most), status(at_most + 1), status(100_000)) == (b"200", b"431", b"431")
 
 
@@ -442,7 +442,7 @@ def test_a_rate_lets_a_burst_pass_and_then_one_at_a_time() -> None:
 def test_names_do_not_fill_the_memory() -> None:
     now = [0.0]
     limit = RateLimit(1.0, 1, clock=lambda: now[0])
-    with mock.patch.object(rate_limit, "MOST", 10):
+    with mock.patch.object(bounds, "MOST_NAMES", 10):
         assert [limit.allow(str(name)) for name in range(10)] == [0.0] * 10
         assert limit.allow("one more") > 0
         now[0] = 1.5

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import colonnade as co
-from colonnade.cli.live.reading import ReadingLog
+from colonnade.cli.live import ReadingLog
 from colonnade.errors import LedgerDamaged
 from colonnade.privacy.events import Policy
 from colonnade.privacy.ledger import Ledger

@@ -24,7 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from colonnade.cli import options
-from colonnade.cli.terminal import EXIT_CODES, answer, explained
+from colonnade.cli.terminal import EXIT_CODES, answer, explained, last_resort
 
 FILES = "From files to answers"
 BETWEEN = "Between organisations"
@@ -38,7 +38,6 @@ class Listed(NamedTuple):
     panel: str
     where: str
     line: str
-    more: tuple[str, ...] = ()  # of a group: commands that stand in other files
 
 
 COMMANDS = {
@@ -59,13 +58,13 @@ COMMANDS = {
     ),
     "evaluate": Listed(
         FILES,
-        "evaluate:evaluate",
+        "predict:evaluate",
         "Say how good a model is on rows whose labels are known: AUC, KS, Gini, log loss, calibration; or R² and "
         "errors.",
     ),
     "scorecard": Listed(
         FILES,
-        "evaluate:scorecard",
+        "predict:scorecard",
         "Write a model of two classes as a scorecard: whole points that add up, for each bin of a number and each "
         "level.",
     ),
@@ -83,11 +82,8 @@ COMMANDS = {
         BETWEEN,
         "party:app",
         "Take part in a federation as one organisation: your data, your policy, your ledger, your decision.",
-        more=("inbox:inbox", "inbox:approve", "inbox:refuse"),
     ),
-    "coordinator": Listed(
-        BETWEEN, "coordinator:app", "Run a job between organisations: hold no data.", more=("serve:serve",)
-    ),
+    "coordinator": Listed(BETWEEN, "coordinator:app", "Run a job between organisations: hold no data."),
     "jobs": Listed(
         BETWEEN, "jobs:app", "The queue of `colonnade coordinator serve`: submit a job, list, watch or cancel it."
     ),
@@ -136,8 +132,6 @@ def _load(name: str) -> Any:
     found = _at(listed.where)
     tree = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
     if isinstance(found, typer.Typer):
-        for where in listed.more:
-            found.command()(_at(where))
         for command in found.registered_commands:
             command.epilog = EXIT_CODES
         tree.add_typer(found, name=name, help=listed.line, no_args_is_help=True)
@@ -176,8 +170,6 @@ class Lazy(TyperGroup):
         self.commands = _Commands()
 
     def invoke(self, ctx: Any) -> Any:
-        from colonnade.cli.last_resort import last_resort
-
         with last_resort():
             return super().invoke(ctx)
 

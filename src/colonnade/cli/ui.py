@@ -29,7 +29,7 @@ def ui(
       colonnade ui runs --port 8765 --no-browser
     """
     with explained():
-        from colonnade.cli.live.server import Server
+        from colonnade.cli.live import Server
 
         server = Server(store, port)
         answer({"url": server.url}, server.url, server.url, quiet, as_json)

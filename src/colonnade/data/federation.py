@@ -19,10 +19,21 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.data import keyed_tables
-from colonnade.data.beside import NOTHING, Beside, beside_arrays, check_pairs, check_unit
-from colonnade.data.classes import as_named, called, check_classes, check_named, other_class, signs_of
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.keyed_tables import Surplus, take_rows
+from colonnade.data.labels import (
+    NOTHING,
+    Beside,
+    as_named,
+    beside_arrays,
+    called,
+    check_classes,
+    check_named,
+    check_pairs,
+    check_unit,
+    other_class,
+    signs_of,
+)
 from colonnade.data.party import (
     LABELS,
     Alignment,

@@ -47,8 +47,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from colonnade.data.beside import check_pairs, check_unit
-from colonnade.data.classes import check_classes, other_class
+from colonnade.data.labels import check_classes, check_pairs, check_unit, other_class
 from colonnade.data.schema.table import Schema, toml_lines, toml_value
 from colonnade.data.text_file import parse_toml, placed, read_text
 from colonnade.errors import InvalidInput

@@ -24,7 +24,7 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, ReplayDiverged, StoreError, WireError
 from colonnade.methods.node_setup import Call
 from colonnade.network.aligner import Asked, align
-from colonnade.network.call_bounds import Sizes, check_call
+from colonnade.network.bounds import Sizes, check_call
 from colonnade.network.certs import SIGNING_KEY, Tls, check_own, tls_in
 from colonnade.network.hub_run import LOSSES, HubRun
 from colonnade.network.party_file import read_key

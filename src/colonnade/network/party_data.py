@@ -22,9 +22,9 @@ from scipy import sparse
 
 from colonnade.data import row_order
 from colonnade.data.alignment import Agreement, RowOffer, offer
-from colonnade.data.classes import count_strange, signs_of
 from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
+from colonnade.data.labels import count_strange, signs_of
 from colonnade.data.notices import LabelCounts, about_columns, about_labels, about_levels, count_labels
 from colonnade.data.schema.cells import holds_numbers, is_frame
 from colonnade.data.text_file import UNREADABLE, read_text

@@ -34,8 +34,9 @@ from colonnade.errors import (
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod
 from colonnade.methods.node_setup import Call, installed, neighbours, party_setup
-from colonnade.network import call_bounds, party_run, questions
+from colonnade.network import bounds, party_run, questions
 from colonnade.network.alignment import PartyAlignment, write_once
+from colonnade.network.bounds import RateLimit
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData, Scoring, basis_path
 from colonnade.network.party_run import Approve, PartyRun, Priced, Proposal, Request, Undecided, UnknownRun
@@ -65,7 +66,6 @@ from colonnade.network.questions import (
     Vouched,
     encode_answer,
 )
-from colonnade.network.rate_limit import RateLimit
 from colonnade.network.replaced_ledger import keyed_head
 from colonnade.network.score_order import is_order
 from colonnade.privacy.ending import Ending, How
@@ -117,7 +117,7 @@ class PartyService:
         self.log = self.run_store.log(self.name)
         self.ledger = Ledger(self.log, self.name, data.member.policy, identity=identity)
         self.aligning = PartyAlignment(data, self.log, self.ledger, self.run_store.folder, identity)
-        self.sizes = call_bounds.Sizes.of(data.file)
+        self.sizes = bounds.Sizes.of(data.file)
         self.runs: dict[str, PartyRun] = {}
         self.approvals = party_run.Approvals()
         self.pace = RateLimit(PROPOSALS_A_SECOND, PROPOSALS_AT_ONCE)
@@ -222,7 +222,7 @@ class PartyService:
         if (agreement.session if agreement else None) != (asked.session or None):
             raise ProtocolError("the hub speaks of another agreement on rows than this party keeps; align again")
         sizes = self.sizes if agreement is None else replace(self.sizes, rows=agreement.rows)
-        call_bounds.check_call(asked.call, sizes)
+        bounds.check_call(asked.call, sizes)
         proposal = Proposal(_run_name(asked), Call.from_json(asked.call), agreement, asked.code)
         for run in self.ledger.open_runs() | self.log.unerased():
             if (ending := self.run_store.how_ended(run)) is not None:

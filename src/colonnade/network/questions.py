@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from colonnade.errors import WireError
-from colonnade.network.call_bounds import CEILING, WHOLE, Sizes
+from colonnade.network.bounds import CEILING, WHOLE, Sizes
 from colonnade.runtime.turns import MOST
 from colonnade.runtime.wire import LONGEST_NAME, Frame, Letter
 

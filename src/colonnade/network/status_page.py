@@ -14,7 +14,7 @@ that a browser on this machine has open are no programs of its operator: what th
 whom it believes to speak, and is refused. Metrics are counts, sizes and fixed words; never give it a value of anybody's
 data.
 
-page_server.py and page_app.py bound what anybody may send. /health is answered however many others wait. It needs the
+page_server.py bounds what anybody may send. /health is answered however many others wait. It needs the
 extra [serve].
 """
 
@@ -162,7 +162,7 @@ class StatusPage:
     def _app(self) -> Starlette:
         from starlette.routing import Route as At
 
-        from colonnade.network.page_app import make_app
+        from colonnade.network.page_server import make_app
 
         def get(request: Request) -> Response:
             return _response(self.answer(request.scope["path"]))

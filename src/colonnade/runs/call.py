@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from colonnade.data.classes import read_classes
 from colonnade.data.federation import Federation
+from colonnade.data.labels import read_classes
 from colonnade.data.notices import about_columns, about_labels, about_levels, count_labels
 from colonnade.data.row_order import key_kind
 from colonnade.errors import InvalidInput

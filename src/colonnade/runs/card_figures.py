@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colonnade.data.classes import count_strange, in_words, other_class, signs_of
+from colonnade.data.labels import count_strange, in_words, other_class, signs_of
 from colonnade.data.schema.cells import as_frame
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Integers

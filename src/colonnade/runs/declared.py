@@ -26,8 +26,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
-from colonnade.data.classes import in_words
 from colonnade.data.federation import Federation
+from colonnade.data.labels import in_words
 from colonnade.data.schema.column import Column
 from colonnade.data.schema.columns import Numeric
 from colonnade.data.schema.table import Schema, Source, column_from

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.data.classes import as_named, called, count_strange, signs_of
+from colonnade.data.labels import as_named, called, count_strange, signs_of
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.runs.new_rows import shifted_scores

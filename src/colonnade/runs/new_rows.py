@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from colonnade.data.beside import offset_of
+from colonnade.data.labels import offset_of
 from colonnade.data.schema.cells import as_frame
 from colonnade.data.schema.column import Column
 from colonnade.data.schema.table import Schema

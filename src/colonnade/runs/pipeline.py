@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colonnade.data.classes import called
+from colonnade.data.labels import called
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.problem.link import PLAIN
 from colonnade.runs.effects import Effect, effects_of

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.data.beside import Beside
 from colonnade.data.federation import Federation
+from colonnade.data.labels import Beside
 from colonnade.data.party import OPEN, Alignment
 from colonnade.errors import ColonnadeError, MostlyNoise, NothingToLearn, UnusedLevels
 from colonnade.methods.method import GraphMethod, Method

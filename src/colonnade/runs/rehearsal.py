@@ -18,7 +18,7 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput
 from colonnade.methods.node_setup import Call
 from colonnade.network.aligner import check_least
-from colonnade.network.call_bounds import Sizes, check_call
+from colonnade.network.bounds import Sizes, check_call
 from colonnade.network.party_file import PartyFile
 from colonnade.network.party_run import Request, check_pinned, price, request_for
 from colonnade.network.party_service import PartyService

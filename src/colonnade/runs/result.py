@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.data.classes import called
 from colonnade.data.federation import ROW_KEY, Federation
+from colonnade.data.labels import called
 from colonnade.data.schema.cells import as_frame
 from colonnade.data.schema.table import Schema
 from colonnade.errors import HeldByParty, InvalidInput

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from colonnade.data.classes import in_words
+from colonnade.data.labels import in_words
 from colonnade.data.text_file import safe_cell
 from colonnade.views import parts as html
 from colonnade.views.chart import bar, party_colours

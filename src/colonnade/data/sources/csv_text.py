@@ -37,7 +37,6 @@ from colonnade.errors import InvalidInput
 if TYPE_CHECKING:
     import polars as pl
 
-
 HEAD = 1 << 18  # bytes to look at
 SEPARATORS = (",", ";", "\t")
 WITH_POINT = re.compile(r"[+-]?\d+\.\d+")

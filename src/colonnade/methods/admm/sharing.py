@@ -2,7 +2,7 @@
 
 Solves   min loss(Σ A_m x_m + b, y) + Σ penalty(x_m),   x_m in X_m,   A = [A₁ … A_M], party m holds A_m; every loss; no
          penalty, ridge, lasso, elastic net, group lasso whose groups each live at one party; X_m everything, a ball, a
-         simplex, a box, x ≥ 0 (local_terms.py).
+         simplex, a box, x ≥ 0 (`local_term`).
 Source   Boyd, Parikh, Chu, Peleato, Eckstein, "Distributed optimization and statistical learning via ADMM", 2011, 7.3
          (sharing). Two blocks, all parties' x and one z, so it converges for every rho. (Hu et al., NeurIPS 2020,
          algorithm 1, moves all parties at once against the full coupling, and need not.) As a map T of w = z + u, w_m ↦
@@ -37,7 +37,6 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats
-from colonnade.methods.admm.local_terms import local_term
 from colonnade.methods.graph.anchored import FAINT, MOST_CHANGES, Epochs, halfway
 from colonnade.methods.graph.consensus import ratio
 from colonnade.methods.graph.dual import Given, Start, repr_of
@@ -58,10 +57,11 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
-from colonnade.problem import ElasticNet, GroupLasso, Lasso, Problem, Ridge
+from colonnade.problem import ElasticNet, GroupLasso, Lasso, Penalty, Problem, Ridge
 from colonnade.problem.checks import positive
 from colonnade.problem.nearest import nearest
-from colonnade.problem.penalties import dual_figures
+from colonnade.problem.penalties import Free, Within, dual_figures
+from colonnade.problem.sets import COLUMNS, Box, L1Ball, L2Ball, NonNegative, Product, Set, Simplex
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, message, receive, tell
 
@@ -342,3 +342,57 @@ def slope_at(problem: Problem, scores: Floats, labels: Floats) -> Floats:
     else:
         slope = (point - loss.prox(point, labels, width * len(labels))) / (width * len(labels))
     return balanced(slope) if problem.intercept else slope
+
+
+def local_term(job: Job, positions: Array) -> Penalty:
+    """Of a party that holds these columns of the joint table, numbered as it numbers them."""
+    problem = job.problem
+    penalty = None if problem.penalty is None else local_penalty(problem, positions)
+    if problem.constraint is None:
+        return Free() if penalty is None else penalty
+    own = local_set(job, problem.constraint, positions)
+    if isinstance(own, NonNegative) and penalty is None:
+        return Free(signed=False)
+    return Within(own, penalty)
+
+
+def local_set(job: Job, whole: Set, positions: Array) -> Set:
+    """The part of a problem's set that bounds one party's columns."""
+    if isinstance(whole, Box | NonNegative):
+        return whole
+    holders = job.roster.with_columns
+    if isinstance(whole, Product):
+        if whole.blocks == COLUMNS and not isinstance(whole.each, Simplex):
+            return Box(-whole.radius, whole.radius)
+        places = {int(place): own for own, place in enumerate(positions)}
+        blocks = whole.over([job.roster.positions[name] for name in holders]).blocks
+        assert not isinstance(blocks, str)
+        inside = tuple(tuple(places[place] for place in group) for group in blocks if group[0] in places)
+        return whole.each if len(inside) == 1 else Product(whole.each, inside)
+    if isinstance(whole, L1Ball | L2Ball | Simplex) and len(holders) == 1:
+        return whole
+    kind = type(whole).__name__
+    each = f"co.{kind}({whole.radius:g})" if isinstance(whole, L1Ball | L2Ball | Simplex) else "co.L2Ball(radius)"
+    remedy = "" if isinstance(whole, L2Ball) else "; or use co.DistributedFrankWolfe()"
+    raise InvalidInput(
+        f"a {kind} of all columns ties the parties together, and this method needs a set for each: give "
+        f"co.Product({each}, blocks='parties'), co.Box(low, high) or co.NonNegative(){remedy}."
+    )
+
+
+def local_penalty(problem: Problem, positions: Array) -> Penalty:
+    """The penalty of one party's columns, numbered as the party numbers them."""
+    penalty = problem.penalty
+    assert penalty is not None
+    if not isinstance(penalty, GroupLasso):
+        return penalty
+    places = {int(place): own for own, place in enumerate(positions)}
+    split = [group for group in penalty.named if 0 < sum(column in places for column in group) < len(group)]
+    if split:
+        wrong = f"{len(split)} of {len(penalty.named)} groups are split over parties, the first is {split[0]}"
+        raise InvalidInput(f"{wrong}: give each group's columns to one party, or cut the group along the parties.")
+    inside = tuple(tuple(places[column] for column in group) for group in penalty.named if group[0] in places)
+    if (named := sum(map(len, inside))) != len(places):
+        wrong = f"a party has {len(places)} columns and the groups name {named} of them"
+        raise InvalidInput(f"{wrong}: every column needs one group; a column on its own is one such as (7,).")
+    return GroupLasso(penalty.a, inside)

@@ -1,7 +1,7 @@
 """Any convex loss with any penalty, over split columns on any connected graph, without a coordinator.
 
 Solves   min loss(Ax + b, y) + g(x),   A = [A₁ … A_p]; agent i holds Aᵢ, one y; g = Σ gᵢ, a penalty over a set, one of
-         both or neither (admm/local_terms.py); b = 0 unless intercept.
+         both or neither (admm/sharing.py); b = 0 unless intercept.
 Source   Gratton, thesis, chapters on non-smooth regularisers and on general losses, over their dual: with w = n·slope,
              min_w  n·loss*(w/n) + Σᵢ n·gᵢ*(−Aᵢᵀw/n)                           (Σ w = 0 with b)
          a sum over agents, who agree on w (anchored.py). By Moreau's identity no conjugate is ever formed:
@@ -29,8 +29,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
-from colonnade.methods.admm.local_terms import local_penalty, local_term
-from colonnade.methods.admm.sharing import balanced, free_intercept, slope_at
+from colonnade.methods.admm.sharing import balanced, free_intercept, local_penalty, local_term, slope_at
 from colonnade.methods.graph.anchored import AnchoredLinks, Restarts
 from colonnade.methods.graph.consensus import Accord, Network, read_shares, release_share, status_of
 from colonnade.methods.graph.dual import CERTIFICATE, DualGraphMethod, DualPoint, Start, certify, resume

@@ -25,8 +25,8 @@ import grpc  # type: ignore[import-untyped]  # grpcio carries no types
 from cryptography import x509
 
 from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError
+from colonnade.network.bounds import RateLimit
 from colonnade.network.certs import Credentials, RevocationList, Tls, load
-from colonnade.network.rate_limit import RateLimit
 from colonnade.network.transport import envelope as wire
 from colonnade.network.transport.doorkeeper import Doorkeeper
 from colonnade.network.transport.envelope import GREETING_SECONDS, LONGEST_PAUSE, Malformed, Reason

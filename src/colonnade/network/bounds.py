@@ -1,12 +1,20 @@
-"""What a call may hold that a hub proposes: a bound for every field, by the sizes of the federation.
+"""What may be asked: a bound for every field of a call that a hub proposes, by the sizes of the federation; and of each
+peer so many requests at once, and so many a second after that.
 
-A number in a call can ask for memory: a graph of a billion nodes is 80 bytes. So every field is compared with its
-bound, from the party's own copy of the federation file, as plain JSON: before a value is built, a policy asked or an
-operator disturbed. K parties hold p columns of n rows. What has no line of its own in `CALL` falls under `OTHER`.
+Calls    a number in a call can ask for memory: a graph of a billion nodes is 80 bytes. So every field is compared with
+         its bound, from the party's own copy of the federation file, as plain JSON: before a value is built, a policy
+         asked or an operator disturbed. K parties hold p columns of n rows. What has no line of its own in `CALL` falls
+         under `OTHER`.
+Rates    a bucket of `burst` tokens a name, which fills by `rate` tokens a second (a token bucket). Whoever finds it
+         empty is refused and told after how many seconds one is there again. Names whose bucket is full again say
+         nothing about anybody and are forgotten; where `MOST_NAMES` others are not full, a new name waits as if its
+         bucket were empty: memory is bounded.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -153,3 +161,31 @@ def _check_value(raw: Any, sizes: Sizes, where: str, depth: int) -> None:
                 f"{name[:_CODE]} of the proposed job is over its bound: {(rule or OTHER).words} (K = {sizes.parties:,} "
                 f"parties, p = {sizes.columns:,} columns, n = {sizes.rows:,} rows)."
             )
+
+
+MOST_NAMES = 4096  # names that are not full
+
+
+class RateLimit:
+    """`allow(name)` takes a token: 0 if there was one, else the seconds until there is."""
+
+    def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate = rate
+        self.burst = burst
+        self._clock = clock
+        self._full_at: dict[str, float] = {}  # when the bucket of a name will be full again
+        self._lock = threading.Lock()
+
+    def allow(self, name: str) -> float:
+        with self._lock:
+            now = self._clock()
+            if name not in self._full_at and len(self._full_at) >= MOST_NAMES:
+                self._full_at = {one: when for one, when in self._full_at.items() if when > now}
+                if len(self._full_at) >= MOST_NAMES:
+                    return min(self._full_at.values()) - now
+            full_at = max(self._full_at.get(name, now), now) + 1 / self.rate
+            late = full_at - now - self.burst / self.rate
+            if late > 1e-9:
+                return late
+            self._full_at[name] = full_at
+            return 0.0
