@@ -16,8 +16,7 @@ from typing import TypeVar
 
 from colonnade.data.federation_file import new_key
 from colonnade.network.replaced_ledger import keyed_head
-from colonnade.privacy.ending import FINISHED
-from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Policy
+from colonnade.privacy.events import FINISHED, Charge, Event, Mechanism, Plan, Policy
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.tally import check_snapshot

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.cli.coordinator import Pending
-from colonnade.privacy.ending import FINISHED, Ending, How
+from colonnade.privacy.events import FINISHED, Ending, How
 from colonnade.runtime.run_store import RunStore
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")

@@ -17,8 +17,7 @@ from colonnade.network.party_run import PartyRun
 from colonnade.network.party_service import PartyService
 from colonnade.network.questions import Based
 from colonnade.privacy.accountant import epsilon
-from colonnade.privacy.ending import ABORTED, FINISHED
-from colonnade.privacy.events import Charge, Event, Mechanism
+from colonnade.privacy.events import ABORTED, FINISHED, Charge, Event, Mechanism
 from colonnade.runtime.hosted_node import HostedNode, Turn
 
 pytestmark = pytest.mark.chance(0, "names of files alone are drawn: no claim depends on them")

@@ -23,8 +23,8 @@ from colonnade.methods.node_setup import Call, known_methods, known_values, prot
 from colonnade.network.bounds import CALL, CEILING, OTHER, Sizes, check_call
 from colonnade.network.party_service import OK, UNAVAILABLE
 from colonnade.network.questions import Phase, Question, check_sizes, pack, read_as, unpack
+from colonnade.runtime.host import MOST
 from colonnade.runtime.program import FailureCode
-from colonnade.runtime.turns import MOST
 from colonnade.runtime.wire import LONGEST_NAME, Letter
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")

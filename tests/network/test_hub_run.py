@@ -15,7 +15,7 @@ from colonnade.network.hub import read_answer
 from colonnade.network.hub_run import HubRun, LostParties, RemoteParty, RunLog, introductions
 from colonnade.network.questions import RUNS, Promised, Question, Said, Sent, letters_out, pack
 from colonnade.network.refusals import PeerBroken, PeerRefused, PeerUndecided
-from colonnade.privacy.ending import ABORTED, FINISHED, Ending, How
+from colonnade.privacy.events import ABORTED, FINISHED, Ending, How
 from colonnade.runtime.host import Answered, Lost
 from colonnade.runtime.program import COORDINATOR, Direct
 from colonnade.runtime.wire import Letter, encode

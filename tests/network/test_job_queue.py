@@ -13,7 +13,7 @@ import colonnade as co
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.network import job_queue
 from colonnade.network.job_queue import JobQueue
-from colonnade.privacy.ending import Ending, How
+from colonnade.privacy.events import Ending, How
 from colonnade.runtime.run_store import RunStore
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")

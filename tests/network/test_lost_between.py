@@ -24,9 +24,9 @@ from colonnade.network.refusals import PeerSilent, silence
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.store import FileLog
+from colonnade.runtime.host import Turns
 from colonnade.runtime.hosted_node import Joined, Turn
 from colonnade.runtime.node import LOST
-from colonnade.runtime.turns import Turns
 from colonnade.runtime.wire import Letter, Traffic
 from tests.helpers.hosts import answering
 from tests.helpers.organisations import Organisations

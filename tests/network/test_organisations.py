@@ -22,7 +22,7 @@ from colonnade.methods.node_setup import Call, terms_of
 from colonnade.model.job import Job
 from colonnade.network.party_file import Limits, PartyFile, _limits
 from colonnade.network.party_run import Request
-from colonnade.privacy.ending import FINISHED, Ending, How
+from colonnade.privacy.events import FINISHED, Ending, How
 from colonnade.runtime.run_store import RunStore
 from tests.helpers.contract import EVERY_METHOD, federation
 from tests.helpers.organisations import entered, free_port

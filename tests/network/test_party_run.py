@@ -13,9 +13,9 @@ from colonnade.network.hub_run import read_outcome
 from colonnade.network.party_run import PartyRun, Proposal, absence_in_words
 from colonnade.network.party_service import PartyService
 from colonnade.network.questions import Based, Counted, Sent, encode_answer, letters_in, pack, read_as
+from colonnade.runtime.host import MOST
 from colonnade.runtime.hosted_node import Turn
 from colonnade.runtime.program import Direct
-from colonnade.runtime.turns import MOST
 from colonnade.runtime.wire import Communication, Letter, Traffic, encode
 
 pytestmark = pytest.mark.chance(0, "names of files alone are drawn: no claim depends on them")

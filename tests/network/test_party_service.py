@@ -36,7 +36,7 @@ from colonnade.network.party_service import DIVERGED, OK, UNAVAILABLE, UNKNOWN, 
 from colonnade.network.questions import Parcel, Question, Said, pack, unpack
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.privacy.block import Unit
-from colonnade.privacy.ending import Ending, How
+from colonnade.privacy.events import Ending, How
 from colonnade.runtime.host import Answered
 from colonnade.runtime.hosted_node import FINAL
 from colonnade.runtime.program import Failed, FailureCode

@@ -8,11 +8,9 @@ import pytest
 
 import colonnade as co
 from colonnade.network.inbox import Inbox
-from colonnade.network.party_status import PartyStatus
-from colonnade.network.status_page import StatusPage
+from colonnade.network.status_page import PartyStatus, StatusPage
 from colonnade.privacy.accountant import epsilon, rho_for
-from colonnade.privacy.ending import ABORTED
-from colonnade.privacy.events import Charge, Event, Mechanism
+from colonnade.privacy.events import ABORTED, Charge, Event, Mechanism
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.run_store import RunStore

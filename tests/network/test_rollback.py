@@ -18,10 +18,10 @@ import colonnade as co
 from colonnade.methods.gram import products
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.store import FileLog, MemoryLog
+from colonnade.runtime.host import Turns, check_records
 from colonnade.runtime.hosted_node import Joined
 from colonnade.runtime.node import LOST, Receipts
 from colonnade.runtime.program import COORDINATOR, Failed
-from colonnade.runtime.turns import Turns, check_records
 from colonnade.runtime.wire import Letter, encode
 from tests.helpers.stub_hub import (
     SECURE,

@@ -15,7 +15,7 @@ from colonnade.network import coordinator_service
 from colonnade.network.coordinator_service import CoordinatorService, _Driven
 from colonnade.network.questions import Question, unpack
 from colonnade.network.status_page import StatusPage
-from colonnade.privacy.ending import ABORTED, FINISHED, Ending, How
+from colonnade.privacy.events import ABORTED, FINISHED, Ending, How
 from colonnade.runtime.run_store import RunStore
 
 pytestmark = pytest.mark.chance(0, "ids and keys alone are drawn: no claim depends on them")

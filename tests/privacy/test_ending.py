@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from colonnade.privacy.ending import ABORTED, FINISHED, Ending, How
-from colonnade.privacy.events import EXACT, Charge, Policy
+from colonnade.privacy.events import ABORTED, EXACT, FINISHED, Charge, Ending, How, Policy
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.store import MemoryLog
 

@@ -12,8 +12,7 @@ import colonnade as co
 from colonnade.kernels.bits import unpack_rows
 from colonnade.kernels.ring import Ring
 from colonnade.kernels.sparse_fw import Picks
-from colonnade.privacy.ending import FINISHED
-from colonnade.privacy.events import EXACT, MASKED, Charge, Event, Mechanism, Scope
+from colonnade.privacy.events import EXACT, FINISHED, MASKED, Charge, Event, Mechanism, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import ColumnPad, Pad
 from colonnade.privacy.ledger import Ledger

@@ -13,8 +13,20 @@ from hypothesis import strategies as st
 
 import colonnade as co
 from colonnade.privacy.accountant import epsilon, rho_for
-from colonnade.privacy.ending import ABORTED, FINISHED, Ending, How
-from colonnade.privacy.events import EXACT, SCORES, Audience, Charge, Event, Mechanism, Scope, row_rho
+from colonnade.privacy.events import (
+    ABORTED,
+    EXACT,
+    FINISHED,
+    SCORES,
+    Audience,
+    Charge,
+    Ending,
+    Event,
+    How,
+    Mechanism,
+    Scope,
+    row_rho,
+)
 from colonnade.privacy.ledger import Ledger, Replaced, Terms
 from colonnade.privacy.store import FileLog, MemoryLog
 from tests.helpers.contract import TERMS, ledger

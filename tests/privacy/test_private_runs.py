@@ -17,8 +17,7 @@ from scipy import sparse
 
 import colonnade as co
 from colonnade.privacy.block import sum_slack
-from colonnade.privacy.ending import FINISHED, Ending, How
-from colonnade.privacy.events import Charge, Event, Mechanism, Scope, row_rho
+from colonnade.privacy.events import FINISHED, Charge, Ending, Event, How, Mechanism, Scope, row_rho
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.runtime.program import COORDINATOR, Post

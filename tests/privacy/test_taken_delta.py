@@ -26,13 +26,16 @@ from colonnade.network.replaced_ledger import Record
 from colonnade.privacy import ledger as ledgers
 from colonnade.privacy.accountant import Budget, affords, epsilon, less_taken, rho_for
 from colonnade.privacy.block import ROW
-from colonnade.privacy.ending import ABORTED, FINISHED, Ending, How
 from colonnade.privacy.events import (
+    ABORTED,
     EXACT,
+    FINISHED,
     MASKED,
     Audience,
     Charge,
+    Ending,
     Event,
+    How,
     Mechanism,
     Scope,
     plan_delta,

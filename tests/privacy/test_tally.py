@@ -17,8 +17,7 @@ import colonnade as co
 from colonnade.data.federation_file import new_key
 from colonnade.privacy import ledger as ledgers
 from colonnade.privacy.accountant import epsilon
-from colonnade.privacy.ending import FINISHED, Ending, How
-from colonnade.privacy.events import Charge, Event, Mechanism, Policy, Scope
+from colonnade.privacy.events import FINISHED, Charge, Ending, Event, How, Mechanism, Policy, Scope
 from colonnade.privacy.ledger import Ledger, Terms, prices_of_runs
 from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.privacy.tally import Sum, Tally, check_snapshot, last_snapshot, sign, tallied

@@ -19,8 +19,7 @@ from colonnade.methods.gram.rule import rule_rho
 from colonnade.model.job import Job
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import COLUMN, ROW, Unit
-from colonnade.privacy.ending import Ending, How
-from colonnade.privacy.events import EXACT, Charge, Event, Mechanism
+from colonnade.privacy.events import EXACT, Charge, Ending, Event, How, Mechanism
 from colonnade.privacy.ledger import OPENING, Ledger, Terms, opening
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.store import FileLog, MemoryLog

@@ -18,8 +18,7 @@ from colonnade.methods.gatekeeper import released_to_all
 from colonnade.network.coordinator_service import job_key
 from colonnade.network.job_queue import QueuedJob
 from colonnade.network.refusals import PeerUndecided
-from colonnade.privacy.ending import ABORTED, FINISHED, Ending, How
-from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism
+from colonnade.privacy.events import ABORTED, FINISHED, MASKED, Audience, Charge, Ending, Event, How, Mechanism
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runs import call as calls
 from colonnade.runs import jobs as queue

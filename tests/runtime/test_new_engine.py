@@ -12,9 +12,8 @@ from threadpoolctl import threadpool_limits
 import colonnade as co
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
-from colonnade.runtime.host import AskedHost, Computed, Lost, ask_hosts
+from colonnade.runtime.host import AskedHost, Computed, Lost, Turns, ask_hosts
 from colonnade.runtime.hosted_node import FINAL, HostedNode, Outcome, check_finished, code_of, deliver_once
-from colonnade.runtime.turns import Turns
 from colonnade.runtime.wire import Traffic
 from tests.helpers.contract import EVERY_METHOD, METHODS, OF_EACH_KIND, fitted
 

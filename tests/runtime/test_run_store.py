@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import colonnade as co
-from colonnade.privacy.ending import ABORTED, Ending, How
+from colonnade.privacy.events import ABORTED, Ending, How
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.tally import last_snapshot
 from colonnade.runs.budgets import make_ledger, verify_ledgers

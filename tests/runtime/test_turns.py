@@ -1,4 +1,4 @@
-"""Claims about promises of answers, and about answers that come when everybody must meet again (runtime/turns.py)."""
+"""Claims about promises of answers, and about answers that come when everybody must meet again (runtime/host.py)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,20 @@ import colonnade as co
 from colonnade.cli import party
 from colonnade.errors import LeakError, PeerFailed
 from colonnade.network.questions import Question, letters_out, pack, read_as
-from colonnade.runtime.host import Answered, Computed, Lost, gather_answers, wait_for_all
+from colonnade.runtime.host import (
+    Answered,
+    Computed,
+    Lost,
+    Turns,
+    _last_words,
+    _missed,
+    check_records,
+    gather_answers,
+    wait_for_all,
+)
 from colonnade.runtime.hosted_node import FINAL, HostedNode, Joined, Turn, _Loop
 from colonnade.runtime.node import LOST
 from colonnade.runtime.program import FailureCode
-from colonnade.runtime.turns import Turns, _last_words, _missed, check_records
 from colonnade.runtime.wire import Letter, Traffic
 from tests.helpers.hosts import answering, hosts, silent
 
@@ -208,7 +217,7 @@ def test_a_station_gets_a_turn_when_all_whom_it_waits_for_have_written():
 
 
 def test_a_turn_brings_no_more_bytes_than_a_message_may_have_unless_one_letter_is_longer(monkeypatch):
-    monkeypatch.setattr("colonnade.runtime.turns.LOAD", 10)
+    monkeypatch.setattr("colonnade.runtime.host.LOAD", 10)
     asked: list[list[int]] = []
 
     def take(_name: str, _what, given: list[Letter]) -> None:
@@ -297,7 +306,7 @@ def test_nothing_is_kept_for_who_is_lost_or_has_finished_and_nobody_waits_for_th
 
 
 def test_who_is_at_work_is_looked_at_while_nothing_comes(monkeypatch):
-    monkeypatch.setattr("colonnade.runtime.turns.GLANCE", 0.0)
+    monkeypatch.setattr("colonnade.runtime.host.GLANCE", 0.0)
     late, looked = Future(), []
 
     def look(busy):

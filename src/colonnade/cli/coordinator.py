@@ -19,7 +19,7 @@ import colonnade as co
 from colonnade.cli import options, terminal
 from colonnade.cli.doctor import check_service
 from colonnade.cli.terminal import answer, busy, explained, lined, on_screen, write_text
-from colonnade.privacy.ending import Ending
+from colonnade.privacy.events import Ending
 
 if TYPE_CHECKING:
     from colonnade.network.questions import Greeting

@@ -87,8 +87,7 @@ def run(
 def _answer_until_stopped(settings: PartyFile, yes: bool) -> None:
     from threadpoolctl import threadpool_limits
 
-    from colonnade.network.party_status import PartyStatus
-    from colonnade.network.status_page import StatusPage
+    from colonnade.network.status_page import PartyStatus, StatusPage
     from colonnade.network.transport.metrics import Metrics
     from colonnade.network.transport.party import serve
 

@@ -38,7 +38,7 @@ from colonnade.estimators.surroundings import DELTA, looked_at
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import less_taken, rho_for
-from colonnade.privacy.ending import FINISHED
+from colonnade.privacy.events import FINISHED
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.statement import Guarantee, Privacy, PrivacyStatement, beside_rho
 from colonnade.privacy.store import write_synced

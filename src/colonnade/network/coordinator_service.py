@@ -25,11 +25,10 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.errors import ColonnadeError, StoreError
 from colonnade.network.hub import Board
 from colonnade.network.job_queue import JobQueue, QueuedJob
-from colonnade.network.party_status import size_of
 from colonnade.network.questions import Question, pack
 from colonnade.network.run_line import RunProcess
-from colonnade.network.status_page import StatusPage
-from colonnade.privacy.ending import ABORTED
+from colonnade.network.status_page import StatusPage, size_of
+from colonnade.privacy.events import ABORTED
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.run_store import RunStore, abort_run
 

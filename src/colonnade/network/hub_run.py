@@ -1,7 +1,7 @@
 """One run at the hub: the coordinator's program here, if the method has one, and every party at the end of a line.
 
 The hub proposes a run; when all parties would take part, each reserves; then letters go round in turns
-(runtime/turns.py). A party that was restarted gets the same proposal again, and goes on from its transcript.
+(runtime/host.py). A party that was restarted gets the same proposal again, and goes on from its transcript.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ from colonnade.network.questions import (
 )
 from colonnade.network.refusals import PeerBroken, PeerRefused, PeerSilent, PeerUndecided, for_others, refusal
 from colonnade.network.replaced_ledger import is_replaced
-from colonnade.privacy.ending import FINISHED, Ending, How
-from colonnade.privacy.events import Plan
+from colonnade.privacy.events import FINISHED, Ending, How, Plan
 from colonnade.privacy.ledger import ADMIN, Replaced, Terms
 from colonnade.runtime.host import (
     Answered,
@@ -44,6 +43,7 @@ from colonnade.runtime.host import (
     Lost,
     NodeLogs,
     Promise,
+    Turns,
     ask_hosts,
     gather_answers,
     host_here,
@@ -52,7 +52,6 @@ from colonnade.runtime.host import (
 from colonnade.runtime.hosted_node import Head, HostedNode, Joined, Outcome, Standing, Turn
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, Direct, FailureCode, NodeId
-from colonnade.runtime.turns import Turns
 from colonnade.runtime.wire import HEADER_SIZE, Communication, Letter, Traffic, TrafficRow, encode
 
 if TYPE_CHECKING:

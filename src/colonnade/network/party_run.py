@@ -35,9 +35,9 @@ from colonnade.privacy.events import Plan
 from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.store import write_synced
+from colonnade.runtime.host import MOST
 from colonnade.runtime.hosted_node import HostedNode, Turn, code_of
 from colonnade.runtime.program import COORDINATOR, Sealed
-from colonnade.runtime.turns import MOST
 from colonnade.runtime.wire import LARGEST, Letter, Traffic, decode, encode, type_name
 
 _LINE = 52  # bytes of a line of what was sent, beside its names: they and four numbers in msgpack

@@ -68,7 +68,7 @@ from colonnade.network.questions import (
 )
 from colonnade.network.replaced_ledger import keyed_head
 from colonnade.network.score_order import is_order
-from colonnade.privacy.ending import Ending, How
+from colonnade.privacy.events import Ending, How
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import write_synced

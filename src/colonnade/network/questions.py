@@ -22,7 +22,7 @@ from msgspec import Meta, Struct
 
 from colonnade.errors import WireError
 from colonnade.network.bounds import CEILING, WHOLE, Sizes
-from colonnade.runtime.turns import MOST
+from colonnade.runtime.host import MOST
 from colonnade.runtime.wire import LONGEST_NAME, Frame, Letter
 
 RUNS = 4096  # runs that one question tells the end of

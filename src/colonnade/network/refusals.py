@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from colonnade.errors import ColonnadeError, PeerFailed
 from colonnade.network.questions import Phase, Question
-from colonnade.privacy.ending import Ending
+from colonnade.privacy.events import Ending
 from colonnade.runtime.program import FailureCode
 
 

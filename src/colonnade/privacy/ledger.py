@@ -32,11 +32,11 @@ from typing import Any, NamedTuple
 
 from colonnade.errors import BudgetExhausted, InvalidInput, LeakError, LedgerDamaged, ReplayDiverged
 from colonnade.privacy.accountant import Budget, check_budget
-from colonnade.privacy.ending import Ending
 from colonnade.privacy.events import (
     DELTA,
     RHO,
     Charge,
+    Ending,
     Event,
     Plan,
     Policy,

@@ -28,8 +28,7 @@ from typing import Any
 from colonnade.errors import BudgetExhausted
 from colonnade.privacy.accountant import check_budget, delta_left, less_taken
 from colonnade.privacy.accountant import epsilon as epsilon_of
-from colonnade.privacy.ending import FINISHED, Ending, How
-from colonnade.privacy.events import Mechanism, Plan, Policy
+from colonnade.privacy.events import FINISHED, Ending, How, Mechanism, Plan, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import Noise

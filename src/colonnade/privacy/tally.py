@@ -22,8 +22,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from colonnade.errors import LedgerDamaged
-from colonnade.privacy.ending import Ending
-from colonnade.privacy.events import SCORES, Event, Scope, with_delta
+from colonnade.privacy.events import SCORES, Ending, Event, Scope, with_delta
 from colonnade.privacy.keyring import public_key
 from colonnade.privacy.store import Log, Row
 

@@ -18,8 +18,7 @@ from typing import Any
 from colonnade.data.text_file import safe_cell
 from colonnade.errors import InvalidInput, LedgerDamaged
 from colonnade.privacy.accountant import Budget, epsilon, less_taken, rho_for
-from colonnade.privacy.ending import Ending
-from colonnade.privacy.events import Event, Policy, shown, with_delta
+from colonnade.privacy.events import Ending, Event, Policy, shown, with_delta
 from colonnade.privacy.ledger import Entry, Ledger, prices_of_runs
 from colonnade.privacy.mechanisms import gaussian_sigma, gumbel_scale
 from colonnade.privacy.store import FileLog

@@ -37,8 +37,7 @@ from colonnade.model.facts import CoefficientPath, Coefficients
 from colonnade.model.job import Job
 from colonnade.privacy import statement as stating
 from colonnade.privacy.block import Block
-from colonnade.privacy.ending import FINISHED, Ending, How
-from colonnade.privacy.events import Plan, row_delta, row_rho
+from colonnade.privacy.events import FINISHED, Ending, How, Plan, row_delta, row_rho
 from colonnade.privacy.ledger import Replaced
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import Privacy, PrivacyStatement, not_private, remarks_on

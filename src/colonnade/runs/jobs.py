@@ -34,7 +34,7 @@ from colonnade.network.coordinator_service import job_key
 from colonnade.network.job_queue import JobQueue, QueuedJob
 from colonnade.network.refusals import PeerUndecided
 from colonnade.network.run_line import LinedHub, PipeLog
-from colonnade.privacy.ending import Ending
+from colonnade.privacy.events import Ending
 from colonnade.runs.config import read_job
 from colonnade.runs.fit import fit_as
 from colonnade.runs.result import Fit, load

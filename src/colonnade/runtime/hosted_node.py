@@ -6,7 +6,7 @@ form a Kahn network the order in which it does so cannot change a result. What w
 to lose parties has the same face (fault_tools.py), so tests and reports need no hooks inside.
 
 Elsewhere a hosted node is asked (host.py): it joins a run, says what it has received and sent, sends again what a peer
-has missed, and takes turns: letters in, steps, letters out (turns.py). Everything that is asked and answered is plain
+has missed, and takes turns: letters in, steps, letters out (`Turns`). Everything that is asked and answered is plain
 values, so it does not matter whether a call, a cluster or a network lies between.
 
 There is one way to begin: by a replay of what is recorded, at first of nothing.
@@ -37,8 +37,7 @@ from colonnade.errors import (
     WireError,
 )
 from colonnade.notebook import explain
-from colonnade.privacy.ending import Ending
-from colonnade.privacy.events import Plan
+from colonnade.privacy.events import Ending, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger, Replaced, Terms

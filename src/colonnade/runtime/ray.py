@@ -38,8 +38,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 from colonnade.notebook import explain
-from colonnade.privacy.ending import Ending
-from colonnade.privacy.events import Plan
+from colonnade.privacy.events import Ending, Plan
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.host import (
@@ -51,12 +50,12 @@ from colonnade.runtime.host import (
     Lost,
     NodeLogs,
     Promise,
+    Turns,
     ask_hosts,
 )
 from colonnade.runtime.hosted_node import HostedNode, Outcome, Turn
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId
-from colonnade.runtime.turns import Turns
 from colonnade.runtime.wire import Letter
 
 if TYPE_CHECKING:

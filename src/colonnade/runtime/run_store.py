@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from colonnade.errors import InvalidInput, LedgerDamaged, StoreError
-from colonnade.privacy.ending import ABORTED, Ending
-from colonnade.privacy.events import Policy, with_delta
+from colonnade.privacy.events import ABORTED, Ending, Policy, with_delta
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog, Log, MemoryLog, Row
 from colonnade.privacy.tally import last_snapshot, sign, trusted

@@ -34,8 +34,7 @@ from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 from colonnade.methods import load_all
 from colonnade.network.status_page import check_extra
 from colonnade.privacy.accountant import epsilon, less_taken
-from colonnade.privacy.ending import Ending
-from colonnade.privacy.events import Event, Policy, kind_of, shown
+from colonnade.privacy.events import Ending, Event, Policy, kind_of, shown
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog, check_format
 from colonnade.privacy.tally import Reserved
