@@ -23,7 +23,7 @@ from colonnade.data.schema.table import Schema
 from colonnade.network.party_data import basis_path, part_path, rows_path
 from colonnade.network.party_file import PartyFile
 from colonnade.network.score_order import Fallback, Order
-from colonnade.runs.fallbacks import basis, check_fallbacks
+from colonnade.runs.refit import basis, check_fallbacks
 from tests.helpers.standing_orders import HOLDER, Consortium, Wired
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")

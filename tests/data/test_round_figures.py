@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from colonnade.data.schema.column import BY_NAME, ROUNDED, meant_by, outward, propose, whole_months
 from colonnade.data.schema.infer import look
-from colonnade.data.schema.round_figures import BY_NAME, ROUNDED, meant_by, outward, propose, whole_months
 
 number = st.floats(-1e9, 1e9, allow_subnormal=False)
 

@@ -27,7 +27,7 @@ from sklearn.preprocessing import (
 )
 
 import colonnade as co
-from colonnade.estimators import surroundings
+from colonnade.estimators import base
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.ledger import Ledger
@@ -274,4 +274,4 @@ def test_nothing_is_kept_of_a_search_that_is_over(ledger):
     with pytest.warns(co.NotPrivate):
         cross_val_score(private(ledger), X, Y, cv=2, error_score="raise")
     gc.collect()
-    assert len(surroundings._PRICED) == 0
+    assert len(base._PRICED) == 0

@@ -43,7 +43,7 @@ from colonnade.network.status_page import StatusPage
 from colonnade.network.transport.tls import tls_context
 from colonnade.privacy.store import FileLog
 from colonnade.problem.link import Link
-from colonnade.runs.fallbacks import link_of
+from colonnade.runs.refit import link_of
 from colonnade.runtime.run_store import RunStore, abort_run
 from tests.helpers.contract import METHODS, federation, fitted
 from tests.helpers.standing_orders import HOLDER, MODEL, OTHERS, ROWS, TRAINED, Consortium, Wired

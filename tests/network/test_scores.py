@@ -37,7 +37,7 @@ from colonnade.privacy.accountant import Budget
 from colonnade.privacy.events import SCORES, Charge
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.runs.fallbacks import basis
+from colonnade.runs.refit import basis
 from colonnade.runtime.wire import decode
 from tests.helpers.contract import EVERY_METHOD, Case, federation, fitted
 from tests.helpers.organisations import COORDINATOR_KEY, SERVER, Organisations, free_port

@@ -11,7 +11,7 @@ import pytest
 import colonnade as co
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.problem.link import Link
-from colonnade.runs.fallbacks import _same, fallback, link_of
+from colonnade.runs.refit import _same, fallback, link_of
 from tests.helpers.exact_fits import CLASSES, NUMBERS, SCHEMAS, fitted, tables
 
 pytestmark = pytest.mark.chance(0, "ids, keys and masks alone are drawn: no claim depends on them")

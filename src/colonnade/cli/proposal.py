@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import colonnade as co
 from colonnade.data.keyed_tables import common_keys, read_tables
 from colonnade.data.party import check_party_names
-from colonnade.data.schema.column import AS_THEY_ARE
+from colonnade.data.schema.column import AS_THEY_ARE, ROUNDED, outward, propose
 from colonnade.data.schema.infer import FORMATS, Look, days_of, look
-from colonnade.data.schema.round_figures import ROUNDED, outward, propose
 from colonnade.data.schema.table import toml_value
 from colonnade.data.sources import table_at
 from colonnade.privacy.block import ROW

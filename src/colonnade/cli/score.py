@@ -99,7 +99,7 @@ def order(
     with explained():
         from colonnade.data.federation_file import FederationFile
         from colonnade.network.score_order import LOOPBACK, Order
-        from colonnade.runs.fallbacks import fallback, link_of, says_classes
+        from colonnade.runs.refit import fallback, link_of, says_classes
         from colonnade.runtime.run_store import new_run_id
 
         model = co.load(fit)
@@ -200,7 +200,7 @@ def approve(
 
 
 def _check_fallbacks(made: Order, fit: Path | None, settings: PartyFile) -> None:
-    from colonnade.runs.fallbacks import check_fallbacks
+    from colonnade.runs.refit import check_fallbacks
 
     if not made.fallbacks:
         return

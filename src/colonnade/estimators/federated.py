@@ -33,8 +33,8 @@ from colonnade.data.federation import Federation, table_federation
 from colonnade.data.notices import UNSPENT
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput, MostlyNoise, NothingToLearn, unquoted
+from colonnade.estimators.base import DELTA, looked_at
 from colonnade.estimators.recipe import as_doubles
-from colonnade.estimators.surroundings import DELTA, looked_at
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import less_taken, rho_for

@@ -353,7 +353,7 @@ def rows_path(store: Path, run: str) -> Path:
 
 
 def basis_path(store: Path, run: str) -> Path:
-    """Where a party keeps what fallbacks of a run's model follow from: a digest (runs/fallbacks.py)."""
+    """Where a party keeps what fallbacks of a run's model follow from: a digest (runs/refit.py)."""
     return store / "fits" / f"{run}.basis"
 
 

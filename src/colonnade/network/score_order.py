@@ -8,7 +8,7 @@ its ledger, counted as one run of scores. `colonnade runs abort` ends it there, 
 The models are the fit's own, and a fallback for each set of parties that the order lets be missing: solved again from
 the same release (runs/refit.py), so it costs nothing. Of the fit's own model every party takes the part that it kept;
 the coefficients of fallbacks stand in the order, all parties see them, and each solves them again from the release
-before it approves (runs/fallbacks.py). What scores tell is derived for a label holder that knows every coefficient
+before it approves (runs/refit.py). What scores tell is derived for a label holder that knows every coefficient
 (docs/understand/privacy/scores.md, "Scores on request").
 """
 

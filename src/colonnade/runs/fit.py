@@ -190,7 +190,7 @@ def drive_and_save(run: RunDriver) -> Fit:
     with _undisturbed(SavedFit(path)):
         fitted.save(path)
         if fitted.released is not None and isinstance(run.hosted_nodes, AnnouncesReleaseDigest):
-            from colonnade.runs.fallbacks import basis
+            from colonnade.runs.refit import basis
 
             run.hosted_nodes.announce_release_digest(basis(fitted))
         run.finish()
@@ -250,7 +250,7 @@ class MeetingEngine(Protocol):
 
 @runtime_checkable
 class AnnouncesReleaseDigest(Protocol):
-    """Hosts elsewhere that are told what fallbacks of a model follow from, before its run ends (fallbacks.py)."""
+    """Hosts elsewhere that are told what fallbacks of a model follow from, before its run ends (refit.py)."""
 
     def announce_release_digest(self, basis: str) -> None: ...
 

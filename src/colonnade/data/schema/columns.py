@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from colonnade.data.schema import cells, round_figures
+from colonnade.data.schema import cells, column
 from colonnade.data.schema.cells import EncodedColumn, Missing, wrong
 from colonnade.data.schema.column import (
     Bins,
@@ -163,7 +163,7 @@ class Numeric(Column):
         return "number", f"{self.low:,.12g} to {self.high:,.12g}"
 
     def propose(self, seen: Look) -> tuple[Numeric, str]:
-        low, high, why = round_figures.bounds_of(seen, self.low, self.high)
+        low, high, why = column.bounds_of(seen, self.low, self.high)
         values = round(high - low) + 1 if self.whole else self.values  # still the whole numbers between its bounds
         return replace(self, low=low, high=high, values=values), why
 
@@ -292,8 +292,8 @@ class Date(Column):
         return "day", f"{self.low} to {self.high}"
 
     def propose(self, seen: Look) -> tuple[Date, str]:  # noqa: ARG002
-        low, high = round_figures.whole_months(self.low, self.high)
-        return replace(self, low=low, high=high), round_figures.ROUNDED
+        low, high = column.whole_months(self.low, self.high)
+        return replace(self, low=low, high=high), column.ROUNDED
 
 
 @dataclass(frozen=True)
