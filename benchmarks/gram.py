@@ -48,8 +48,7 @@ from colonnade.methods.gram.rule import (
     weigh,
 )
 from colonnade.methods.gram.solve import solve
-from colonnade.model.answer import Sums
-from colonnade.model.job import Job
+from colonnade.model.job import Job, Sums
 from colonnade.privacy.accountant import rho_for
 from colonnade.problem import LeastSquares, Logistic, Problem
 from colonnade.problem.link import Link

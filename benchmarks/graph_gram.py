@@ -30,7 +30,7 @@ import colonnade as co
 from benchmarks.gram import DELTA, PROBLEM, auc, load, splits
 from colonnade.methods.gram import graph as gram_graph
 from colonnade.methods.gram.lattice import Products
-from colonnade.model.answer import Own
+from colonnade.model.job import Own
 from colonnade.privacy.mechanisms import SeededNoise
 
 SIZES = (2, 4, 8, 16)

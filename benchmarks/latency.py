@@ -39,7 +39,7 @@ import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.methods.method import Done, Finish, Method
 from colonnade.methods.node_setup import known_values
-from colonnade.model.answer import Answer, Own, Status
+from colonnade.model.job import Answer, Own, Status
 from colonnade.network import certs
 from colonnade.network.certs import Tls
 from colonnade.network.party_data import PartyData

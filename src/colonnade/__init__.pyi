@@ -38,8 +38,8 @@ from colonnade.methods.graph.admm import GraphADMM
 from colonnade.methods.graph.ridge import GraphRidge
 from colonnade.methods.graph.tls import GraphTLS
 from colonnade.methods.graph.zeroth import GraphZerothOrder
-from colonnade.model.answer import Status
 from colonnade.model.facts import CoefficientPath
+from colonnade.model.job import Status
 from colonnade.network.certs import Tls
 from colonnade.network.hub import Grpc
 from colonnade.privacy.block import COLUMN

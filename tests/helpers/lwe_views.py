@@ -15,8 +15,7 @@ from colonnade.methods.gram import products as gram_products
 from colonnade.methods.gram.products import Collected
 from colonnade.methods.gram.rows import Layout
 from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, prepare
-from colonnade.model.answer import Sums
-from colonnade.model.job import Job
+from colonnade.model.job import Job, Sums
 from colonnade.privacy.events import unprotected
 from colonnade.privacy.exchange import Exchange, Mechanism, Side, settle
 from colonnade.privacy.gate import Gate, Weights

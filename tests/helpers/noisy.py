@@ -13,8 +13,7 @@ import numpy as np
 
 from colonnade.kernels.arrays import Array
 from colonnade.methods.method import Done, Finish, Method
-from colonnade.model.answer import Answer, Own, Status
-from colonnade.model.job import Job, Roster
+from colonnade.model.job import Answer, Job, Own, Roster, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
 from colonnade.privacy.gate import Gate

@@ -32,7 +32,7 @@ from colonnade.methods.gram.rule import (
     prepare,
 )
 from colonnade.methods.gram.solve import solve
-from colonnade.model.answer import Sums
+from colonnade.model.job import Sums
 from colonnade.problem import (
     Absolute,
     ElasticNet,

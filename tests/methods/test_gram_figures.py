@@ -15,8 +15,7 @@ from colonnade.methods.gram import products
 from colonnade.methods.gram.local import Local
 from colonnade.methods.gram.plan import Figures, NoisyLabels, RunPlan
 from colonnade.methods.gram.rule import Extended, PublicColumns, choose, noise_levels
-from colonnade.model.answer import Sums
-from colonnade.model.job import Job
+from colonnade.model.job import Job, Sums
 
 
 def job_of(loss=None, k: int = 1, **privacy) -> Job:

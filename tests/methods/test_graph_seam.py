@@ -12,8 +12,7 @@ from scipy import sparse
 
 import colonnade as co
 from colonnade.methods.method import GraphMethod, network
-from colonnade.model.answer import Answer, Own
-from colonnade.model.job import Roster
+from colonnade.model.job import Answer, Own, Roster
 from colonnade.privacy.events import EXACT, Charge
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Released

@@ -24,8 +24,7 @@ from colonnade.methods.gram.plan import RunPlan
 from colonnade.methods.gram.rows import Grid, IntegerRows
 from colonnade.methods.gram.rule import Gram, prepare, whole_frame
 from colonnade.methods.gram.solve import solve
-from colonnade.model.answer import Sums
-from colonnade.model.job import Job
+from colonnade.model.job import Job, Sums
 from colonnade.privacy.block import Block
 from tests.helpers.gram_runs import plain_gram, rows_by_formula, silent_run
 

@@ -15,7 +15,7 @@ import pytest
 import colonnade as co
 from colonnade.methods.method import Done, Finish, Method
 from colonnade.methods.node_setup import known_values
-from colonnade.model.answer import Answer, Own, Status
+from colonnade.model.job import Answer, Own, Status
 from colonnade.network.certs import tls_in
 from colonnade.network.questions import letters_out, pack
 from colonnade.privacy.events import EXACT, Charge

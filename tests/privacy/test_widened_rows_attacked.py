@@ -21,8 +21,7 @@ from colonnade.methods.gram.products import sums_weights
 from colonnade.methods.gram.rows import Layout, Prepared, class_weights, label_steps, squared_columns
 from colonnade.methods.gram.rule import prepare, whole_frame
 from colonnade.methods.node_setup import usable_labels
-from colonnade.model.answer import Sums
-from colonnade.model.job import Job
+from colonnade.model.job import Job, Sums
 
 ROWS = 60  # of a table, each against each
 

@@ -14,7 +14,7 @@ import statsmodels.api as sm
 from statsmodels.stats.outliers_influence import variance_inflation_factor
 
 import colonnade as co
-from colonnade.model.answer import Solving, Sums
+from colonnade.model.job import Solving, Sums
 from colonnade.runs.release import _some
 from colonnade.runs.release_file import from_plain, to_plain
 

@@ -33,7 +33,7 @@ from colonnade.kernels.sparse_fw import LossCode, Picks, model_of_picks
 from colonnade.kernels.stream import Stream
 from colonnade.methods.frank_wolfe.private_spend import balanced_rounds
 from colonnade.methods.method import chosen_by_noise
-from colonnade.model.answer import swamped
+from colonnade.model.job import swamped
 from colonnade.privacy.block import clean_cells, sum_slack
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
 from colonnade.privacy.gate import Drawer, Gate

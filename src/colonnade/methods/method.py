@@ -16,8 +16,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats
-from colonnade.model.answer import Answer, Own, Status, swamped
-from colonnade.model.job import Job, Roster
+from colonnade.model.job import Answer, Job, Own, Roster, Status, swamped
 from colonnade.notebook import explain_by_bases
 from colonnade.privacy.block import Block
 from colonnade.privacy.conditions import Condition

@@ -32,8 +32,7 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.curves import DEEPEST
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod, Method, MethodBase, network
-from colonnade.model.answer import Own
-from colonnade.model.job import Job
+from colonnade.model.job import Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.conditions import KEYED_HASH, PLACE_BY_HASH, PLACE_BY_KEY, PLACE_BY_TABLE, Condition
 from colonnade.privacy.events import Policy

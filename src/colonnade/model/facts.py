@@ -16,7 +16,7 @@ import numpy as np
 from colonnade.errors import HeldByParty
 from colonnade.fields import Count, Finite, must
 from colonnade.kernels.arrays import Floats
-from colonnade.model.answer import Status
+from colonnade.model.job import Status
 from colonnade.notebook import Grid, shown
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem import Problem

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError, WireError
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.node_setup import Call
-from colonnade.model.answer import Answer, Status
+from colonnade.model.job import Answer, Status
 from colonnade.network.party_run import UNPINNED, told_of
 from colonnade.network.questions import (
     RUNS,

@@ -25,8 +25,7 @@ from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError
 from colonnade.methods.gatekeeper import NotCovered, check_call
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.node_setup import Call, conditions_of, quorum_for, terms_of
-from colonnade.model.answer import Own
-from colonnade.model.job import Job, curves_in_words
+from colonnade.model.job import Job, Own, curves_in_words
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData, Scoring, part_path
 from colonnade.network.questions import LINES, Counted, Frames, Promised, Sent, Turned, letters_in, letters_out

@@ -32,9 +32,8 @@ from colonnade.methods.gatekeeper import released_to_all
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod, Method
 from colonnade.methods.node_setup import terms_of
-from colonnade.model.answer import Answer, Own, Swamped
 from colonnade.model.facts import CoefficientPath, Coefficients
-from colonnade.model.job import Job
+from colonnade.model.job import Answer, Job, Own, Swamped
 from colonnade.privacy import statement as stating
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import FINISHED, Ending, How, Plan, row_delta, row_rho

@@ -27,8 +27,8 @@ from colonnade.fields import LARGEST_WHOLE, Count, Finite, Length, Number, Table
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.node_setup import known_values
 from colonnade.methods.node_setup import to_plain as value_to_plain
-from colonnade.model.answer import Status
 from colonnade.model.facts import CoefficientPath, Coefficients, FitFacts, RunFacts
+from colonnade.model.job import Status
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem.boosting import Stumps
 from colonnade.problem.kernel import Support

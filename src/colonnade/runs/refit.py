@@ -30,8 +30,8 @@ from colonnade.kernels.arrays import Floats, Indices
 from colonnade.methods.gram.answer import COVER, DRAWN, Curves, GramSolution, chosen_weight, doubts
 from colonnade.methods.gram.rule import Gram, RowFrame, as_they_are
 from colonnade.methods.gram.solve import solve
-from colonnade.model.answer import Sums, Swamped
 from colonnade.model.facts import CoefficientPath, Coefficients
+from colonnade.model.job import Sums, Swamped
 from colonnade.problem import GroupL1Ball, GroupLasso, Problem
 from colonnade.runs.fit_file import to_plain
 from colonnade.runs.release import Release

@@ -22,8 +22,7 @@ from colonnade.data.party import Party
 from colonnade.errors import InvalidInput
 from colonnade.fields import Finite, Positive
 from colonnade.kernels.arrays import Floats
-from colonnade.model.answer import ReleasedGram, Solving, Sums
-from colonnade.model.job import Job
+from colonnade.model.job import Job, ReleasedGram, Solving, Sums
 from colonnade.notebook import Grid, shown
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem.inference import determined_columns

@@ -24,7 +24,7 @@ from colonnade.data.text_file import read_bytes
 from colonnade.errors import InvalidInput
 from colonnade.fields import Count, Finite, Length, Positive, Table, must, read
 from colonnade.kernels.arrays import Floats
-from colonnade.model.answer import Solving, Sums
+from colonnade.model.job import Solving, Sums
 from colonnade.privacy.conditions import Condition
 from colonnade.privacy.statement import Guarantee, PrivacyStatement, guarantee_under
 from colonnade.privacy.store import write_synced

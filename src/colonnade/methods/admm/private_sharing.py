@@ -28,8 +28,7 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.prox import project_l2
 from colonnade.methods.method import Done, Finish, Method, finish_party, numbers
-from colonnade.model.answer import Answer, Own, Status, swamped
-from colonnade.model.job import Job
+from colonnade.model.job import Answer, Job, Own, Status, swamped
 from colonnade.privacy.block import Block, FeatureColumn, check_sensible, sum_slack
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate

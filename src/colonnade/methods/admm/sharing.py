@@ -51,8 +51,7 @@ from colonnade.methods.method import (
     check_shape,
     label_charge,
 )
-from colonnade.model.answer import Answer, Own
-from colonnade.model.job import Job
+from colonnade.model.job import Answer, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

@@ -32,8 +32,7 @@ from colonnade.methods.method import (
     check_shape,
     finish_party,
 )
-from colonnade.model.answer import Answer, Own
-from colonnade.model.job import Job, Roster
+from colonnade.model.job import Answer, Job, Own, Roster
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

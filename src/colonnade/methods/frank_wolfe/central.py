@@ -22,8 +22,7 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.frank_wolfe.private_spend import balanced_rounds, ball_of, step_size
 from colonnade.methods.method import Done, Finish, Method, chosen_by_noise, finish_party
-from colonnade.model.answer import Answer, Own, Status
-from colonnade.model.job import Job
+from colonnade.model.job import Answer, Job, Own, Status
 from colonnade.privacy.block import LARGEST, Block, sum_slack
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
 from colonnade.privacy.gate import Gate

@@ -41,8 +41,7 @@ from colonnade.methods.method import (
     ask_labels,
     label_charge,
 )
-from colonnade.model.answer import Answer, Own
-from colonnade.model.job import Job, Roster
+from colonnade.model.job import Answer, Job, Own, Roster
 from colonnade.privacy.block import Block, Column
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

@@ -31,8 +31,7 @@ from colonnade.methods.frank_wolfe import distributed as frank_wolfe
 from colonnade.methods.frank_wolfe.atoms import Hull, catalogue
 from colonnade.methods.frank_wolfe.distributed import Walk, WalkSettings
 from colonnade.methods.method import GraphMethod, network
-from colonnade.model.answer import Answer, Own
-from colonnade.model.job import Job, Roster
+from colonnade.model.job import Answer, Job, Own, Roster
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

@@ -31,8 +31,7 @@ from colonnade.methods.frank_wolfe.distributed import Bid, Corrective, OpenLoop,
 from colonnade.methods.frank_wolfe.graph import REPLIES as PEER_REPLIES
 from colonnade.methods.frank_wolfe.graph import Best, Contribution, Flood, Tree, route
 from colonnade.methods.method import Done, Finish, GraphMethod, Method
-from colonnade.model.answer import Answer, Own
-from colonnade.model.job import Job, Roster
+from colonnade.model.job import Answer, Job, Own, Roster
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

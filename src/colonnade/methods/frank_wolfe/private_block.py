@@ -50,8 +50,7 @@ from colonnade.methods.frank_wolfe.private_spend import (
     step_size,
 )
 from colonnade.methods.method import Done, Finish, Labels, Method, SendLabels, ask_labels, finish_party, numbers
-from colonnade.model.answer import Answer, Own, Status
-from colonnade.model.job import Job
+from colonnade.model.job import Answer, Job, Own, Status
 from colonnade.privacy.block import Block, sum_slack
 from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate

@@ -34,8 +34,7 @@ from colonnade.kernels.arrays import Floats, Indices
 from colonnade.methods.gram.plan import Figures
 from colonnade.methods.gram.rule import Gram, RowFrame
 from colonnade.methods.method import Finish
-from colonnade.model.answer import Answer, ReleasedGram, Status, Sums, swamped
-from colonnade.model.job import Job
+from colonnade.model.job import Answer, Job, ReleasedGram, Status, Sums, swamped
 from colonnade.problem import quadratic
 from colonnade.problem.link import Link
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge

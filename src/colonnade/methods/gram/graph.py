@@ -41,8 +41,7 @@ from colonnade.methods.gram.rows import Prepared
 from colonnade.methods.gram.rule import RowFrame, whole_frame
 from colonnade.methods.meeting import Losses
 from colonnade.methods.method import GraphMethod, network
-from colonnade.model.answer import Own
-from colonnade.model.job import Job
+from colonnade.model.job import Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.conditions import Condition
 from colonnade.privacy.events import Plan

@@ -36,8 +36,7 @@ from colonnade.methods.gram.rule import choose_depth, rule_rho, survival
 from colonnade.methods.gram.solve import solve
 from colonnade.methods.meeting import Introduce, RunKey, Seed
 from colonnade.methods.method import Done, Finish, GraphMethod, Labels, Method, SendLabels, finish_party
-from colonnade.model.answer import Answer, Own, Solving
-from colonnade.model.job import Job, directions, entry_bounds, norms
+from colonnade.model.job import Answer, Job, Own, Solving, directions, entry_bounds, norms
 from colonnade.privacy.block import Block
 from colonnade.privacy.conditions import Code, Condition
 from colonnade.privacy.events import Plan

@@ -33,8 +33,7 @@ from colonnade.methods.gram.rows import MOST_BITS, Layout, OwnMatrix, Prepared, 
 from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, prepare, whole_frame
 from colonnade.methods.meeting import Losses, exchange_seeds, introduce_itself, meet_coordinator
 from colonnade.methods.method import Finish, Labels, SendLabels, numbers
-from colonnade.model.answer import Sums
-from colonnade.model.job import Job, uncut
+from colonnade.model.job import Job, Sums, uncut
 from colonnade.privacy.block import LARGEST, Block
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate

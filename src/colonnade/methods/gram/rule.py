@@ -44,8 +44,7 @@ from scipy.special import ndtri
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.model.answer import Sums
-from colonnade.model.job import Job, entry_bounds, hat_levels, norms
+from colonnade.model.job import Job, Sums, entry_bounds, hat_levels, norms
 from colonnade.problem.link import class_share
 
 Flags = NDArray[np.bool_]

@@ -41,7 +41,7 @@ from colonnade.methods.gram.answer import (
     widen,
 )
 from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, expected_label_mean
-from colonnade.model.answer import Sums
+from colonnade.model.job import Sums
 from colonnade.problem import quadratic
 from colonnade.problem.link import Link, mixed
 from colonnade.problem.penalties import ElasticNet, Penalty, Ridge

@@ -34,8 +34,7 @@ from colonnade.methods.graph.anchored import AnchoredLinks, Restarts
 from colonnade.methods.graph.consensus import Accord, Network, read_shares, release_share, status_of
 from colonnade.methods.graph.dual import CERTIFICATE, DualGraphMethod, DualPoint, Start, certify, resume
 from colonnade.methods.method import adjusted
-from colonnade.model.answer import Own
-from colonnade.model.job import Job
+from colonnade.model.job import Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released

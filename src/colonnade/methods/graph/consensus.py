@@ -32,8 +32,7 @@ from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.links import exchange
 from colonnade.methods.method import network, pattern
-from colonnade.model.answer import Status
-from colonnade.model.job import Roster
+from colonnade.model.job import Roster, Status
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
 from colonnade.problem import Changing, Topology

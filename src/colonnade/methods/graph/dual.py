@@ -28,8 +28,7 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.graph.consensus import Graph, Network, check_meetings, read_shares
 from colonnade.methods.method import GraphMethod, Method
-from colonnade.model.answer import Answer, Status
-from colonnade.model.job import Job
+from colonnade.model.job import Answer, Job, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

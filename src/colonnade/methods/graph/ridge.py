@@ -25,8 +25,7 @@ from colonnade.methods.admm.sharing import slope_at
 from colonnade.methods.graph.consensus import Accord, Balance, Links, Network, read_shares, release_share, status_of
 from colonnade.methods.graph.dual import CERTIFICATE, DualGraphMethod, DualPoint, Start, certify, resume
 from colonnade.methods.method import GraphMethod, Method
-from colonnade.model.answer import Own
-from colonnade.model.job import Job
+from colonnade.model.job import Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Privacy

@@ -37,8 +37,7 @@ from colonnade.kernels.prox import project_simplex
 from colonnade.methods.graph import consensus
 from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_meetings, status_of
 from colonnade.methods.method import GraphMethod
-from colonnade.model.answer import Answer, Own, Status
-from colonnade.model.job import Job
+from colonnade.model.job import Answer, Job, Own, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

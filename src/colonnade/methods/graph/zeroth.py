@@ -38,8 +38,7 @@ from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.graph.admm import INSIDE, LabelsTerm, own_term
 from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_meetings, status_of
 from colonnade.methods.method import GraphMethod
-from colonnade.model.answer import Answer, Own
-from colonnade.model.job import Job
+from colonnade.model.job import Answer, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
