@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import colonnade as co
 from colonnade.cli import app
 from colonnade.data.federation_file import new_key
+from colonnade.estimators.federated import joint_statement, share_of
 from colonnade.fields import read
 from colonnade.methods.gatekeeper import NotCovered, _check_price
 from colonnade.network.party_file import Limits
@@ -299,7 +300,8 @@ RUN = st.tuples(
 def lived(runs: list[Any], place: int = -1) -> Ledger:
     book = Ledger(MemoryLog(), "a", co.Policy())
     for number, (own, joint, others, delta, how) in enumerate(runs):
-        mine, shared = replace(LOOK, delta=delta), replace(TOGETHER, delta=delta)
+        mine = replace(LOOK, delta=delta)
+        shared = replace(TOGETHER, delta=delta)
         plans = {
             "a": (Charge(mine, 3, "levels"), Charge(shared, 1, "together")),
             "b": (Charge(mine, others, "levels"),),
@@ -473,6 +475,19 @@ def test_a_statement_is_of_the_whole_delta_and_says_what_releases_took_of_it():
             read({**plain, "taken": wrong}, StatementTable)
 
 
+def test_the_statement_of_several_runs_adds_up_what_their_releases_took():
+    share = share_of(1.0, DELTA, 2)
+    terms = Privacy(share, DELTA, "nobody")
+    one = derived_statement(terms, rho_for(share, DELTA), ROW, "sums", "here", (), DELTA / 20)
+    both = joint_statement([one, replace(one, taken=DELTA / 5)], terms)
+    assert both.taken == DELTA / 4
+    assert both.rho == 2 * rho_for(share, DELTA)
+    assert both.epsilon == epsilon(both.rho, 0.75 * DELTA) > one.epsilon
+    assert "when releases took 2.5e-07 of it for themselves, 2 runs of" in both.accountant
+    plain = joint_statement([replace(one, taken=0.0)] * 2, terms)
+    assert (plain.taken, plain.epsilon) == (0.0, epsilon(both.rho, DELTA))
+
+
 def test_a_statement_of_releases_that_took_nothing_is_as_it_was():
     text = json.dumps(said(0.0).to_plain(), sort_keys=True)
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "b83cca9f676f9152"
@@ -491,7 +506,8 @@ def asked(rho: float, times: int) -> SimpleNamespace:
 
 def test_a_method_may_cost_what_is_left_of_the_delta_and_no_more():
     job = SimpleNamespace(privacy=Privacy(1.0, DELTA), units=(100, "rows"))
-    whole, left = rho_for(1.0, DELTA), rho_for(1.0, 0.75 * DELTA)
+    whole = rho_for(1.0, DELTA)
+    left = rho_for(1.0, 0.75 * DELTA)
     _check_price(co.PrivateGram(), asked(whole, 0).plans, job)
     _check_price(co.PrivateGram(), asked(left, 4).plans, job)
     for rho in (whole, left * (1 + 1e-9)):

@@ -78,7 +78,8 @@ def test_what_releases_took_of_delta_lifts_odds_no_more_often_than_stated():
     rho, taken = 0.02, 5.3e-8
     delta = 1e-6 + taken
     least = odds.tail(1.0, delta - taken, rho)[0]
-    mass, loss = 1.9e-6, least - 0.0245
+    mass = 1.9e-6
+    loss = least - 0.0245
     rest = math.log1p(-mass), math.log1p(-mass * math.exp(-loss))  # of the other outcome, in P₀ and in Q₀
     for alpha in ORDERS:  # within zCDP, both ways
         there = np.logaddexp(math.log(mass) + (alpha - 1) * loss, alpha * rest[0] + (1 - alpha) * rest[1])
