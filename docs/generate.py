@@ -376,7 +376,7 @@ def settings() -> str:
 
     def setting(field: Any) -> str:
         if field.default is MISSING and field.default_factory is MISSING:
-            return f"`{field.name}` (needed)"
+            return f"`{field.name}*`"
         value = field.default if field.default_factory is MISSING else field.default_factory()
         return f"`{field.name}`" if value is None else f"`{field.name} = {toml(value)}`"
 
