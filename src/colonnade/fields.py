@@ -81,7 +81,8 @@ Positive = (
 
 def read(raw: Any, kind: Any, place: str = "") -> Any:
     """The value of a kind that plain data describe; Wrong at the first field that is not what it must be."""
-    if is_dataclass(kind):  # of these msgspec passes over names that they do not have
+    # Of these msgspec passes over names that they do not have.
+    if is_dataclass(kind):
         _read_parts(raw, kind, place)
     try:
         return msgspec.convert(raw, kind)
@@ -238,7 +239,8 @@ def shown(raw: Any) -> str:
         raw = [without_password(one) if isinstance(one, str) else one for one in raw]
     try:
         return _SHOWN.repr(without_password(raw) if isinstance(raw, str) else raw)
-    except ValueError:  # Python writes no integer of more than 4,300 digits
+    except ValueError:
+        # Python writes no integer of more than 4,300 digits.
         return "a number of thousands of digits"
 
 

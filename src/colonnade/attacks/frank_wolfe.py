@@ -140,7 +140,8 @@ def models(claim: Setting, inside: bool, trials: int) -> Floats:
 def _model(claim: Setting, inside: bool) -> Mapping[str, Floats]:
     """One run of all programs: two parties of one column each, who also hold the labels, and their coordinator."""
     X, y = table(claim, inside)
-    method = PrivateBlockFrankWolfe(1)  # later picks turn back towards zero whatever the row says, and tell less
+    # Later picks turn back towards zero whatever the row says, and tell less.
+    method = PrivateBlockFrankWolfe(1)
     privacy = Privacy(claim.epsilon, claim.delta, trust="consortium", feature_bound=1.0)
     roster = Roster(len(y), {"one": (0,), "two": (1,)}, "one")
     job = Job(Problem(Logistic(), L1Ball(2.0)), roster, privacy)

@@ -404,7 +404,8 @@ def model_score(world: World, setting: Setting, view: View) -> float:  # noqa: A
 def corrections_score(world: World, setting: Setting, view: View) -> float:
     """How much nearer the corrections lie to what the first table makes of them, given every masked row; and so do
     their differences between stages, if the two of them were hidden alike."""
-    left = []  # by table and stage: what is left of a correction when all that the table explains is taken away
+    # By table and stage: what is left of a correction when all that the table explains is taken away.
+    left = []
     for side in (True, False):
         blocks = world.blocks(setting, side)
         left.append([hidden_part(stage, blocks) for stage in stages(world, setting, view)])

@@ -73,7 +73,8 @@ def _row_scores(claim: Setting, inside: bool) -> tuple[float, float, float]:
     seen = np.zeros(ROWS)
     prediction = 0.0
     for _ in range(ROUNDS - 1):
-        coupling = admm.Couple(np.full(ROWS, -FAR))  # every residual at its clip: ‖x‖ at its bound
+        # Every residual at its clip: ‖x‖ at its bound.
+        coupling = admm.Couple(np.full(ROWS, -FAR))
         seen = tell(HOLDER, coupling).prediction.value
         prediction += _weight(moves, _share(claim)) * 2.0 * RADIUS * NORM * float(seen[-1])
     model = tell(HOLDER, admm.SendNoisyModel(seen - FAR * spot)).coefficients.value[0]  # the last row's residual alone
@@ -94,8 +95,10 @@ def _column_score(claim: Setting, inside: bool) -> float:
     column = np.ones(SHORT)
     other = np.where(np.arange(SHORT) % 2 == 0, 1.0, -1.0)
     tell = _holders(claim, privacy, COLUMN, STEEP, WILD * (column if inside else other), np.ones(SHORT))
-    pull = rho * CLIPPED * math.sqrt(SHORT)  # ‖v‖ of a residual at its clip in every row
-    x = rho * CLIPPED * SHORT / (STEEP + rho * SHORT)  # for the column that is parallel to it; the other's is 0
+    # ‖v‖ of a residual at its clip in every row.
+    pull = rho * CLIPPED * math.sqrt(SHORT)
+    # For the column that is parallel to it; the other's is 0.
+    x = rho * CLIPPED * SHORT / (STEEP + rho * SHORT)
     score = 0.0
     for _ in range(ROUNDS - 1):
         seen = tell(HOLDER, admm.Couple(np.full(SHORT, -FAR))).prediction.value

@@ -197,7 +197,8 @@ app = typer.Typer(
 
 def main() -> None:
     """The entry point."""
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # its own lines stand between ours and show addresses
+    # Its own lines stand between ours and show addresses.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     sys.unraisablehook = _press_again
     app(prog_name="colonnade")
 

@@ -98,7 +98,8 @@ def run(
             fitted = co.load(kept)
             logging.getLogger("colonnade.network.hub").info("had finished", extra={"run": fitted.run})
         save_finished(fitted, output, store)
-        pending.clear()  # killed before, the next command sees in the store that the run is over
+        # Killed before, the next command sees in the store that the run is over.
+        pending.clear()
         if report is not None:
             fitted.report(report)
         facts = {

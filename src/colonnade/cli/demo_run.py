@@ -128,7 +128,8 @@ def run(
     for name, party in federation.parties.items():
         for line in about_levels(party.schema, party.block):
             tell(f"{name}: {line}")
-    with TemporaryDirectory() as store, catch_warnings():  # a budget needs a ledger; this one lasts as long as the demo
+    # A budget needs a ledger; this one lasts as long as the demo.
+    with TemporaryDirectory() as store, catch_warnings():
         terms = Privacy(epsilon, DELTA, trust="secure")
         simplefilter("ignore", UnusedLevels)  # told above
         problem = Problem(Logistic(), penalty=Ridge(RIDGE), intercept=True)

@@ -118,7 +118,8 @@ def _noise() -> Iterator[Check]:
 
     try:
         drawn = SystemNoise().discrete_gaussian(200, 100.0)
-    except Exception as error:  # whatever it is, a run could not draw noise
+    except Exception as error:
+        # Whatever it is, a run could not draw noise.
         found = f"no noise can be drawn: {type(error).__name__}"
         yield Check("noise", TROUBLE, found, f"Install numba and numpy again: {AGAIN} numba numpy.")
         return
@@ -188,7 +189,8 @@ def _entropy() -> Iterator[Check]:
     drawn = {secrets.token_bytes(32) for _ in range(100)}
     bits = sum(byte.bit_count() for block in drawn for byte in block)
     total = 256 * len(drawn)
-    even = abs(bits - total / 2) <= 6 * math.sqrt(total / 4)  # chance of a false alarm: below one in 10 million
+    # Chance of a false alarm: below one in 10 million.
+    even = abs(bits - total / 2) <= 6 * math.sqrt(total / 4)
     if len(drawn) == 100 and even:
         yield Check("entropy", OK, "the operating system's generator")
     else:

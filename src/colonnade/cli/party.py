@@ -97,7 +97,8 @@ def _answer_until_stopped(settings: PartyFile, yes: bool) -> None:
     states = ["dialling"]
 
     def hear(state: str) -> None:
-        states[:] = [state]  # what it changes, and why, is in the log of the stream
+        # What it changes, and why, is in the log of the stream.
+        states[:] = [state]
 
     def withdrawn() -> str | None:
         if stop.is_set():
@@ -105,7 +106,8 @@ def _answer_until_stopped(settings: PartyFile, yes: bool) -> None:
         return None if states == ["connected"] else "the coordinator has gone"
 
     with contextlib.ExitStack() as last:
-        last.enter_context(threadpool_limits(limits=1))  # as in one process: results must not depend on threads
+        # As in one process: results must not depend on threads.
+        last.enter_context(threadpool_limits(limits=1))
         lines = last.enter_context(settings.neighbours(metrics))
         service = last.enter_context(contextlib.closing(settings.service(settings.limits, lines)))
         box = None
@@ -251,7 +253,8 @@ def _ask(asked: Request, budget: Budget, withdrawn: Callable[[], str | None]) ->
         )
     _show(asked, budget)
     refused = is_refused(asked, budget)
-    termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before was no answer to this
+    # What was typed before was no answer to this.
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)
     # The refusal leaves when it was read, so that how fast it comes does not tell the ledger's no from the operator's.
     reply = _read_reply(sys.stdin.fileno(), withdrawn, SEEN if refused else PROMPT)
     if isinstance(reply, str):

@@ -149,7 +149,8 @@ def _scored(model: co.Fit, files: dict[str, Path], without: list[str]) -> tuple[
     assert fed.keys is not None
     told: dict[str, object] = {on: fed.keys, "score": model.scores(fed, without)}
     if model.problem.loss.classifies:
-        with contextlib.suppress(co.InvalidInput):  # of losses whose scores are no probabilities
+        # Of losses whose scores are no probabilities.
+        with contextlib.suppress(co.InvalidInput):
             told["probability"] = model.predict_proba(fed, without)
         told["class"] = [in_words(name) for name in model.predict(fed, without).tolist()]
     else:

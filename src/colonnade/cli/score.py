@@ -183,7 +183,8 @@ def approve(
         made = approved.order
         holder = settings.federation_file.label[0]
         made.check_day(today())
-        Rows(data, made, settings.store)  # its part of the model, its columns, and what it was learned from
+        # Its part of the model, its columns, and what it was learned from.
+        Rows(data, made, settings.store)
         _check_fallbacks(made, fit, settings)
         facts = _facts(made, holder, list(settings.federation_file.members))
         if not yes:
@@ -245,7 +246,8 @@ def serve(
             stop = terminal.until_stopped()
             service = _serving(settings, approved, data, listen, mtls, last)
             page = last.enter_context(_page(settings, port, host, mtls, service.show))
-            sys.setswitchinterval(0.001)  # a request passes through several threads, and none of them works for long
+            # A request passes through several threads, and none of them works for long.
+            sys.setswitchinterval(0.001)
             log.info("serving scores", extra={"order": approved.order.id, "port": page.port, "lines": listen})
             stop.wait()
         log.info("stopped", extra={"order": approved.order.id})

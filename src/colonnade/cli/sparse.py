@@ -84,7 +84,8 @@ def sparse(
                 model = fit_file(data, estimator, label=label, columns=columns, progress=tell)
             except co.InvalidInput:
                 raise
-            except ValueError:  # of scikit-learn, and its message may quote a cell
+            except ValueError:
+                # Of scikit-learn, and its message may quote a cell.
                 raise co.InvalidInput(
                     f"rows or labels of {data} do not suit --task {task}: classify needs two or more classes, and all "
                     "numbers must be finite. Correct the file, or choose the other task."

@@ -323,7 +323,8 @@ def last_resort() -> Iterator[None]:
         yield
     except _PASSING:
         raise
-    except BaseException as error:  # what native libraries raise when they give up is no Exception
+    except BaseException as error:
+        # What native libraries raise when they give up is no Exception.
         if isinstance(error, OSError) and error.errno == errno.EPIPE:  # whoever read the answer has gone
             raise
         complain("error: ", " ".join(_in_words(error).split()))

@@ -375,7 +375,8 @@ class Federation:
         for name, member in file.members.items():
             own = int(member.rows or 0) if by_rows else total
             where = np.arange(member.width) + (0 if by_rows else start)
-            empty = sparse.csc_array((own, member.width))  # its size is known, and nothing that it holds
+            # Its size is known, and nothing that it holds.
+            empty = sparse.csc_array((own, member.width))
             features = member.schema.features if member.schema else LazyNames(None, where.tolist())
             parties[name] = Party(name, Block(empty, where, unit=file.unit), features, member.policy, member.schema)
             if by_rows:

@@ -294,7 +294,8 @@ def pin_coordinator(path: Path, key: str) -> bool:
     text = read_text(path)
     line = f'coordinator = "{key}"'
     pinning = re.sub(r"(?m)^(version\s*=.*)$", rf"\1\n{line}", text, count=1)
-    if FederationFile.load_text(pinning, path).coordinator != key:  # that line is written in another way, or in a text
+    # That line is written in another way, or in a text.
+    if FederationFile.load_text(pinning, path).coordinator != key:
         pinning = f"{line}\n{text}"
         FederationFile.load_text(pinning, path)
     write_synced(path, pinning.encode())

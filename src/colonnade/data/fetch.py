@@ -162,7 +162,8 @@ def download(file: Published, folder: Path, *, progress: Progress | None = None)
 
 def _receive(file: Published, part: Path, tell: Progress) -> None:
     have = _size(part)
-    if have >= file.size:  # whole, to be checked; or longer, which no honest file is
+    # Whole, to be checked; or longer, which no honest file is.
+    if have >= file.size:
         return
     try:
         with _answer(file, have) as answer:

@@ -149,7 +149,8 @@ def _with_comparable_keys(tables: Mapping[str, KeyedTable], on: str) -> dict[str
     if len(set(types.values())) == 1:
         return dict(tables)
     comparable = False
-    with suppress(InvalidInput):  # a type that is no key between organisations, either
+    # A type that is no key between organisations, either.
+    with suppress(InvalidInput):
         comparable = kinds_match({key_kind(table.beside[on]) for table in tables.values()})
     if not comparable:
         found = ", ".join(f"{name}: {of}" for name, of in types.items())

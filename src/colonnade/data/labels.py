@@ -44,7 +44,8 @@ def labels_in_words(labels: NDArray[Any]) -> NDArray[Any]:
 def _different(values: list[Any]) -> dict[Any, None]:
     try:
         return dict.fromkeys(values)
-    except TypeError:  # of a list or a table; its message may quote it
+    except TypeError:
+        # Of a list or a table; its message may quote it.
         raise InvalidInput("some labels are neither texts nor numbers: give one value a row.") from None
 
 

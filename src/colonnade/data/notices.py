@@ -184,7 +184,8 @@ def count_labels(y: Any) -> LabelCounts | None:
     labels = np.asarray(y)
     if labels.dtype.kind not in "biuf" or labels.size == 0:
         return None
-    with np.errstate(over="ignore", invalid="ignore"):  # a warning that is an error would end what others see
+    # A warning that is an error would end what others see.
+    with np.errstate(over="ignore", invalid="ignore"):
         values, counts = np.unique(labels.astype(np.float64), return_counts=True)
     known = ~np.isnan(values)
     return LabelCounts(values[known], counts[known].astype(np.int64), int(counts[~known].sum()))

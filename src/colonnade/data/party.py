@@ -87,7 +87,8 @@ def widths_under(party: Party, schema: Schema | None) -> NDArray[np.int64]:
         return widths
     old = spans_of(party.schema.columns)
     new = spans_of(schema.columns)
-    for (_, own), (_, other) in zip(old, new, strict=True):  # among them the hats of a curve that was asked for
+    # Among them the hats of a curve that was asked for.
+    for (_, own), (_, other) in zip(old, new, strict=True):
         widths[own.start] += (other.stop - other.start) - (own.stop - own.start)
     return widths
 

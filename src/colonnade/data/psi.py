@@ -70,7 +70,8 @@ def psi_fill(words: Sequence[bytes | None], size: int, key: bytes) -> list[bytes
     def filling(at: int) -> bytes:
         return _FILL + hashlib.blake2b(str(at).encode(), digest_size=DIGEST, key=pad).hexdigest().encode()
 
-    made = [filling(at) for at in range(size)]  # all of them: else time would tell how many there are
+    # All of them: else time would tell how many there are.
+    made = [filling(at) for at in range(size)]
     given = [*words, *[None] * (size - len(words))]
     return [mine if word is None else word for word, mine in zip(given, made, strict=True)]
 
@@ -135,7 +136,8 @@ def _times(key: bytes, points: bytes) -> bytes:
     multiply = secret.exchange
     try:
         return b"".join([multiply(take(points[at : at + POINT])) for at in range(0, len(points), POINT)])
-    except ValueError as error:  # nothing but zeros is left of a point of small order
+    except ValueError as error:
+        # Nothing but zeros is left of a point of small order.
         raise WireError("a point of small order in a private set intersection. Nothing was sent.") from error
 
 
@@ -152,7 +154,8 @@ def _check_form(points: Points) -> None:
 
 def _each_once(points: bytes) -> NDArray[np.bytes_]:
     """The points as one value each; repeats are refused: one answer for every key would make all rows common."""
-    values = _rows(points).view(f"S{POINT}").ravel()  # all have 32 bytes, so trailing zeros cannot confuse
+    # All have 32 bytes, so trailing zeros cannot confuse.
+    values = _rows(points).view(f"S{POINT}").ravel()
     if np.unique(values).size != values.size:
         raise WireError("the same point twice in a private set intersection: each key may stand once.")
     return values

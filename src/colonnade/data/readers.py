@@ -193,7 +193,8 @@ class Shard(Block):  # a kind of Block, so that programs compute with it as with
 
     def __init__(self, recipe: Recipe) -> None:
         super().__init__(None, np.arange(recipe.start, recipe.stop))
-        del self.__dict__["matrix"]  # from now on it is read when it is asked for
+        # From now on it is read when it is asked for.
+        del self.__dict__["matrix"]
         self.__dict__["recipe"] = recipe
 
     recipe: Recipe

@@ -116,7 +116,8 @@ def split_rows(
 ) -> tuple[dict[str, Party], Places]:
     """All columns of some rows at each party, and which rows these are."""
     rows, width = table.matrix.shape
-    shares = _shares(parties, range(rows), "rows")  # rows are chosen as columns are: by place, slice or mask
+    # Rows are chosen as columns are: by place, slice or mask.
+    shares = _shares(parties, range(rows), "rows")
     schema = None
     if table.columns is not None:
         schema = Schema(tuple(kind for kind, _ in table.columns.values()), source="data")

@@ -300,10 +300,12 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             A setting is missing or of no use, or a label or cell is no number.
         """
         if self.epsilon is not None and not hasattr(self, "_memory"):
-            self._memory = LocalLedger()  # before anything is spent, so that an interrupted fit is counted too
+            # Before anything is spent, so that an interrupted fit is counted too.
+            self._memory = LocalLedger()
         # On a copy, taken over in one go: an interrupt leaves the old model and its statement, or the new ones.
         fitted = copy(self)
-        with _threads().limit(limits=1):  # systems are small: more threads would wait for each other, at full power
+        # Systems are small: more threads would wait for each other, at full power.
+        with _threads().limit(limits=1):
             fitted._fit(X, y, sample_weight, None)
         self.__dict__ = fitted.__dict__
         return self
@@ -455,7 +457,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         self.privacy_ = self._statement(privacy, plan, why, ledger, len(targets), conditions)
         if search is not None:
             total = ledger.total()
-            rho = total.rho if total.distance == 0.0 else None  # beside a distance rho does not bound all that is seen
+            # Beside a distance rho does not bound all that is seen.
+            rho = total.rho if total.distance == 0.0 else None
             self.privacy_ = replace(self.privacy_, epsilon=total.epsilon(delta), rho=rho, taken=total.taken)
         return np.array([model.w * scale for model in models]), np.array([model.b * scale for model in models])
 

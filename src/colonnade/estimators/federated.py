@@ -205,7 +205,8 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
         self._places = {name: party.block.positions for name, party in encoded.parties.items()}
         self.fit_ = fits[0] if len(fits) == 1 else fits
         self.privacy_ = joint_statement([each.privacy for each in fits], terms)
-        if search is not None and terms is not None:  # who sees one of its models has seen what chose it
+        # Who sees one of its models has seen what chose it.
+        if search is not None and terms is not None:
             spent = search.begun * search.rho
             search.taken += self.privacy_.taken
             words = f"Renyi bound of {spent:.4g}-zCDP{beside_rho(search.taken)}, {search.begun} fits of a search"
@@ -313,7 +314,8 @@ def resume_runs(call: str, runs: Sequence[Callable[[], Fit]], store: str | PathL
             for run in runs[len(done) :]:
                 try:
                     fits.append(run())
-                except (KeyboardInterrupt, MostlyNoise) as stopped:  # the second: where somebody made it an error
+                except (KeyboardInterrupt, MostlyNoise) as stopped:
+                    # The second: where somebody made it an error.
                     for remark in getattr(stopped, "__notes__", ()):
                         if isinstance(remark, SavedFit) and remark.path is not None:
                             note(remark.path.stem)

@@ -229,7 +229,8 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         check_is_fitted(self, "fit_")
         raw = self._raw(X)
         odds = [link.log_odds(scores) for link, scores in zip(self._links(), raw.T, strict=True)]
-        scores = np.column_stack(odds) + self._shifts  # the weights of the classes multiply the odds
+        # The weights of the classes multiply the odds.
+        scores = np.column_stack(odds) + self._shifts
         return np.asarray(scores[:, 0] if len(self.classes_) == 2 else scores)
 
     def predict(self, X: Any) -> NDArray[Any]:

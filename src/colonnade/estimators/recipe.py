@@ -269,10 +269,12 @@ class RowRecipe:
         """Σ (t_i − mean)·row_i: for two classes (1−π)S₊ − πS₋, up to a factor 2; and the spread of its scores."""
         centre = self._centre(gate, t)
         main = self._shares[1]
-        delta = 2.0 * (1.0 + abs(centre)) * self._slack  # |t − centre| ≤ 1 + |centre|, rows of norm 1 and any sign
+        # |t − centre| ≤ 1 + |centre|, rows of norm 1 and any sign.
+        delta = 2.0 * (1.0 + abs(centre)) * self._slack
         w = gate.gaussian(Private(np.asarray(Z.T @ (t - centre)), delta), rho=main).value
         sd = delta / math.sqrt(2.0 * main)
-        signal = max(float(w @ w) - w.size * sd**2, 0.0)  # its noise taken off: Σ (t − mean)·score without noise
+        # Its noise taken off: Σ (t − mean)·score without noise.
+        signal = max(float(w @ w) - w.size * sd**2, 0.0)
         return w, 3.0 * sd + 2.0 * signal / (self.n * (1.0 - centre**2))
 
     def _release_step(self, gate: Gate, Z: Any, t: Floats) -> tuple[Floats, float]:
@@ -315,7 +317,8 @@ def _log_odds(z1: float, z2: float, zt: float, t1: float) -> tuple[float, float]
     up = min(max((z1 + zt) / (2.0 * share), -1.0), 1.0)
     down = min(max((z1 - zt) / (2.0 * (1.0 - share)), -1.0), 1.0)
     within = max(z2 - share * up**2 - (1.0 - share) * down**2, 0.01)
-    slope = max((up - down) / within, 1e-3)  # never 0 or less: noise may shrink the odds, not turn the order round
+    # Never 0 or less: noise may shrink the odds, not turn the order round.
+    slope = max((up - down) / within, 1e-3)
     return slope, math.log(share / (1.0 - share)) - slope * (up + down) / 2.0
 
 

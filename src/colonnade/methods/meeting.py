@@ -67,7 +67,8 @@ class Losses:
         self.roster = roster
         self.quorum = roster.quorum if tolerates_dropout else 0
         self.lost: dict[str, str] = {}  # by party: when
-        self._came: dict[str, list[str]] = {}  # by party: noisy figures that have come from it
+        # By party: noisy figures that have come from it.
+        self._came: dict[str, list[str]] = {}
 
     def rest(self, parties: Iterable[str]) -> tuple[str, ...]:
         """Those of them who are still there."""

@@ -215,7 +215,8 @@ def _private_labels(y: Any, job: Job) -> Any:
         )
     middle = job.privacy.label_middle
     reach = job.privacy.label_reach
-    with np.errstate(over="ignore", invalid="ignore"):  # of wider floats: a warning may be an error, which others see
+    # Of wider floats: a warning may be an error, which others see.
+    with np.errstate(over="ignore", invalid="ignore"):
         values = np.nan_to_num(np.asarray(y, dtype=np.float64), nan=middle)
     if job.problem.loss.classifies:
         return np.where(values > 0.0, 1.0, -1.0)
@@ -236,7 +237,8 @@ def _for_the_operator(block: Block, own: object) -> str:
 @lru_cache(maxsize=1)
 def known_values() -> dict[str, type]:
     """Every frozen value that may be part of a job, by its name: of `problem`, and what `methods` has in public."""
-    package = import_module("colonnade")  # its table of public names; the package loads this file when it is asked to
+    # Its table of public names; the package loads this file when it is asked to.
+    package = import_module("colonnade")
     rooms = ("colonnade.methods.", "colonnade.problem.")
     public = [getattr(package, name) for name, home in package.HOMES.items() if home.startswith(rooms)]
     named = [*(getattr(problem, name) for name in problem.__all__), *public, Privacy]

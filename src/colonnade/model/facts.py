@@ -61,7 +61,8 @@ class Coefficients(Mapping[str, Floats]):
         return self._local[party]
 
     def __contains__(self, party: object) -> bool:
-        return party in self._local or party in self._elsewhere  # to know that a party has some is not to see them
+        # To know that a party has some is not to see them.
+        return party in self._local or party in self._elsewhere
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self._local, *self._elsewhere])

@@ -67,7 +67,8 @@ def forget(store: Path) -> bool:
     there = [path for name in (AGREED, BEGUN) if (path := store / name).is_file()]
     for path in there:
         path.unlink()
-    for path in store.glob(".alignment.*"):  # of a process that was killed while it wrote one of them
+    # Of a process that was killed while it wrote one of them.
+    for path in store.glob(".alignment.*"):
         path.unlink(missing_ok=True)
     shutil.rmtree(store / BLOCKS, ignore_errors=True)
     return bool(there)
@@ -164,7 +165,8 @@ class PartyAlignment:
 
     def _share(self, session: str) -> PepperShare:
         share = PepperShare.from_secret(self.data.keys, self.records.secret("align", "share", 32), session)
-        self._once(session, "sort of key", share.kind.encode())  # one key must never seal two different shares
+        # One key must never seal two different shares.
+        self._once(session, "sort of key", share.kind.encode())
         return share
 
     def _meet(self, session: str, peers: Sequence[str], blobs: Sequence[bytes]) -> Keyring:
@@ -275,7 +277,8 @@ class PartyAlignment:
 
     def _made(self, session: str, what: str, make: Callable[[], bytes]) -> bytes:
         """A block as it was made before, or made now and put on disk: to blind one takes seconds."""
-        if self._is_agreed():  # asked again at the end, by a hub that repeats the session for somebody else
+        # Asked again at the end, by a hub that repeats the session for somebody else.
+        if self._is_agreed():
             return make()
         path = self._path(session, what)
         if not path.is_file():

@@ -173,7 +173,8 @@ class RateLimit:
         self.rate = rate
         self.burst = burst
         self._clock = clock
-        self._full_at: dict[str, float] = {}  # when the bucket of a name will be full again
+        # When the bucket of a name will be full again.
+        self._full_at: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def allow(self, name: str) -> float:

@@ -247,7 +247,8 @@ def _read_all(path: Path) -> list[x509.Certificate]:
     body = read_pem(path)
     try:
         found = x509.load_pem_x509_certificates(body)
-        for one in found:  # its parts are read when they are asked for, and may be damaged
+        # Its parts are read when they are asked for, and may be damaged.
+        for one in found:
             _ = one.version, one.subject, one.issuer, one.extensions, one.public_key(), one.not_valid_after_utc
             _alternatives(one, x509.DNSName)
         return found

@@ -78,9 +78,11 @@ class CoordinatorService:
         self.work = work
         self.given = given
         self.most = most
-        with contextlib.closing(RunStore(store)) as runs:  # makes the folder, and refuses one that is damaged
+        # Makes the folder, and refuses one that is damaged.
+        with contextlib.closing(RunStore(store)) as runs:
             held = runs.lock("service")
-        if held is None:  # two services over one store would each take the other's runs for dead
+        # Two services over one store would each take the other's runs for dead.
+        if held is None:
             raise StoreError(f"another service works on {store}. Stop that one, or give this one a store of its own.")
         self._lock = held
         self.queue = JobQueue(store)
@@ -190,7 +192,8 @@ class CoordinatorService:
         if ending is not None:
             return ("finished", "") if ending.finished else ("failed", ending.words)
         abort_run(self.store, run)
-        for party in self.board.connected():  # those that are away hear of it before the next run
+        # Those that are away hear of it before the next run.
+        for party in self.board.connected():
             with contextlib.suppress(ColonnadeError):
                 asked = pack({"what": Question.SETTLE, "run": run, "over": {run: ABORTED.code}})
                 self.board.ask(party, asked, timeout=FAREWELL)

@@ -87,7 +87,8 @@ class Grpc:
         # of the rows agreed on; empty where they need no agreement
         self.session = ""
         self.rows = 0
-        self.absent: dict[NodeId, PeerTimeout] = {}  # who did not come, where enough did to go on with a run
+        # Who did not come, where enough did to go on with a run.
+        self.absent: dict[NodeId, PeerTimeout] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -345,7 +346,8 @@ class Grpc:
                 raise Lost(party) from error
             except PeerTimeout as error:
                 raise silence(party, what, seconds) from error
-            except PeerFailed as error:  # its process could not answer, and has ended
+            except PeerFailed as error:
+                # Its process could not answer, and has ended.
                 raise PeerBroken(str(error)) from error
             return read_answer(party, what, said)
 

@@ -84,7 +84,8 @@ class HubRun:
         if self.local is not None:
             self.all_hosts = {COORDINATOR: host_here(self.local), **self.all_hosts}
         self.code = ""  # of the method, as this hub has it
-        self.said: dict[NodeId, Promised] = {}  # what each party answered when the run was proposed
+        # What each party answered when the run was proposed.
+        self.said: dict[NodeId, Promised] = {}
         self.process: dict[NodeId, str | None] = {}  # which process of a party that was
         # Whether any party was asked to reserve; in an earlier life of this hub, all were before the coordinator did.
         self.reserving = self.local is not None and bool(self.local.log.rows(run, "open"))
@@ -92,7 +93,8 @@ class HubRun:
         self.patience: float | None = hub.deadline  # with an answer; None: as the hub has
         self.sparing = LostParties(self, setups[COORDINATOR].quorum if here else 0)
         self.losses: Counter[NodeId] = Counter()
-        self.carried: Counter[bool] = Counter()  # letters between parties, by whether they had a line of their own
+        # Letters between parties, by whether they had a line of their own.
+        self.carried: Counter[bool] = Counter()
 
     def host(self, setup: NodeSetup, logs: NodeLogs) -> HostedNode:
         """The coordinator's own node; where parties seal to it, under the signing key that their files pin."""
@@ -126,7 +128,8 @@ class HubRun:
                 except Lost:
                     if not left:
                         log.warning("not told of the basis", extra={"run": self.run, "party": name})
-                except ColonnadeError as error:  # the result is there: nothing of it depends on this
+                except ColonnadeError as error:
+                    # The result is there: nothing of it depends on this.
                     log.warning("not told of the basis", extra={"party": name, "error": type(error).__name__})
                     break
 
@@ -141,7 +144,8 @@ class HubRun:
 
     def close(self, ending: Ending) -> None:
         self.run_log.over(ending)
-        if ending != FINISHED:  # whoever made the run fail may not answer at all
+        # Whoever made the run fail may not answer at all.
+        if ending != FINISHED:
             self.patience = min(self.hub.patience, FAREWELL)
         self.sparing.tell_over(ending)
         ask_hosts(self.hosts, lambda _, host: host.close(ending))
@@ -157,7 +161,8 @@ class HubRun:
         while True:
             self.process |= {name: self.hub.process(name) for name in names}
             try:
-                with self.hub.alone():  # two runs must not both be told that there is room, and one of them refused
+                # Two runs must not both be told that there is room, and one of them refused.
+                with self.hub.alone():
                     self.let_reserve(names, proposal)
                 return
             except Lost as lost:
@@ -170,7 +175,8 @@ class HubRun:
         _check_willing({name: self.propose(name, Question.CONSIDER, proposal) for name in names})
         for name in names:
             if not self.hub.listens(name, self.process[name]):
-                raise Lost(name)  # whoever begins anew has forgotten its operator's yes, and may now hear a no
+                # Whoever begins anew has forgotten its operator's yes, and may now hear a no.
+                raise Lost(name)
         self.reserving = True
         answers = gather_answers({name: self.propose(name, Question.RESERVE, proposal) for name in names})
         self.said |= {name: check_promise(name, answer) for name, answer in answers.items()}
@@ -211,7 +217,8 @@ class LostParties:
     def __init__(self, run: HubRun, quorum: int) -> None:
         self.run = run
         self.quorum = quorum
-        self.asked: dict[NodeId, float] = {}  # by party: when it was given its last turn
+        # By party: when it was given its last turn.
+        self.asked: dict[NodeId, float] = {}
         self._told: set[tuple[NodeId, float]] = set()
         here = run.local
         self.lost: list[NodeId] = [] if here is None else [row.key for row in here.log.rows(run.run, "lost")]
@@ -269,7 +276,8 @@ class RemoteParty:
     def __init__(self, run: HubRun, name: NodeId) -> None:
         self.run = run
         self.name = name
-        self.places: Counter[NodeId] = Counter()  # by receiver, where the next letter stands at least
+        # By receiver, where the next letter stands at least.
+        self.places: Counter[NodeId] = Counter()
 
     def has_begun(self) -> Promise[bool]:
         """It never returns what others reserved, so it need not be asked."""
@@ -290,12 +298,14 @@ class RemoteParty:
 
     def settle(self, over: Mapping[str, Ending]) -> Promise[set[str]]:
         """Which runs are left open there it does not say."""
-        last = list(over.items())[-RUNS:]  # of older ones nobody is still waiting to hear
+        # Of older ones nobody is still waiting to hear.
+        last = list(over.items())[-RUNS:]
         told = {run: for_others(ending).code for run, ending in last}
         return self._ask(Question.SETTLE, lambda _: set[str](), over=told)
 
     def remember(self, when: str, heads: Mapping[NodeId, Head]) -> Promise[None]:
-        if not self.run.reserving:  # of a run never begun parties keep nothing
+        # Of a run never begun parties keep nothing.
+        if not self.run.reserving:
             return Answered(lambda: None)
         return self._ask(Question.REMEMBER, _nothing, when=when, heads=plain_heads(heads))
 
@@ -379,7 +389,8 @@ class RemoteParty:
                 direct = letter.body.startswith(_NOTE)
                 run.carried[direct] += 1
                 run.hub.metrics.letter(direct=direct)
-        if run.local is not None:  # before anything of them is read here, or carried on
+        # Before anything of them is read here, or carried on.
+        if run.local is not None:
             run.local.receipts.note(letters)
         return letters
 

@@ -82,7 +82,8 @@ class Inbox:
     def __call__(self, asked: Request) -> bool:
         """The operator's answer; Undecided before there is one, and a refusal when nobody gave one in time."""
         digest = _digest(asked)
-        with self._file.atomic(Undecided):  # a question that was just put stays, though there is no answer yet
+        # A question that was just put stays, though there is no answer yet.
+        with self._file.atomic(Undecided):
             query = "select digest, until, answer, answered from question where run = ?"
             known = self._db.execute(query, (asked.run,)).fetchone()
             is_old = known is not None and known[2] == "yes" and time.time() >= known[3] + self.seconds

@@ -140,7 +140,8 @@ class JobQueue:
         """End a job: at once if it does not run, else by the service. One that is over stays as it is."""
         with self._atomic():
             known = self.job(name)
-            if known.state == "running" or known.run:  # its run must be closed, which is the service's to do
+            # Its run must be closed, which is the service's to do.
+            if known.state == "running" or known.run:
                 self._db.execute("update job set cancel = 1 where name = ? and ended is null", (name,))
             elif not known.over:
                 self._end(name, "cancelled", "cancelled before it began")

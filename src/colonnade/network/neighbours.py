@@ -130,7 +130,8 @@ class Neighbours:
         with self._arrived:
             held = self._letters.get(came.run)
             if held is None:
-                self.metrics.refuse("run")  # over here, or not begun: if it is wanted it is sent again
+                # Over here, or not begun: if it is wanted it is sent again.
+                self.metrics.refuse("run")
                 return
             letter = Letter.read(came.letter, came.run)
             if (letter.sender, letter.receiver) != (sender, self.name):

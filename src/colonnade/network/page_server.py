@@ -64,7 +64,8 @@ def make_app(
     the log."""
     door = Middleware(_Door, refuse=refuse, always=always, secret=secret)
     app = Starlette(routes=routes, middleware=[door], exception_handlers=handlers)
-    app.router.redirect_slashes = False  # an address is as it was told, or there is nothing
+    # An address is as it was told, or there is nothing.
+    app.router.redirect_slashes = False
     return app
 
 
@@ -143,7 +144,8 @@ async def _body_of(request: Request, receive: Receive) -> bytes | None:
     while more and len(found) <= size:
         message = await receive()
         found += message.get("body", b"")
-        more = message.get("more_body", False)  # nothing comes any more from whoever hung up
+        # Nothing comes any more from whoever hung up.
+        more = message.get("more_body", False)
     return bytes(found) if len(found) == size else None
 
 
@@ -328,7 +330,8 @@ class _Server(uvicorn.Server):
             self._accepting.cancel()
         for visitor in list(self.book.arriving):
             visitor.hang_up()
-        await asyncio.sleep(0)  # they are gone before uvicorn looks for those that are left
+        # They are gone before uvicorn looks for those that are left.
+        await asyncio.sleep(0)
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):  # who reads slowly holds up nobody
             connection.transport.abort()
@@ -339,13 +342,15 @@ class _Server(uvicorn.Server):
         while True:
             try:
                 connection, address = await loop.sock_accept(self._listener)
-            except OSError:  # no descriptor is left, or whoever knocked has gone
+            except OSError:
+                # No descriptor is left, or whoever knocked has gone.
                 await asyncio.sleep(0.1)
                 continue
             visitor = Visitor(self, address[0])
             self.book.enter(visitor)
             visitor.opening = loop.create_task(self._open(connection, visitor))
-            await asyncio.sleep(0)  # a crowd that knocks keeps nobody waiting who is inside
+            # A crowd that knocks keeps nobody waiting who is inside.
+            await asyncio.sleep(0)
 
     async def _open(self, connection: socket.socket, visitor: Visitor) -> None:
         secured = self.tls is not None
@@ -357,7 +362,8 @@ class _Server(uvicorn.Server):
                 ssl_handshake_timeout=ARRIVAL if secured else None,
                 ssl_shutdown_timeout=ARRIVAL if secured else None,  # what is not yet read waits behind the last words
             )
-        except OSError:  # it hung up, was too slow, or speaks no TLS: no event of ours
+        except OSError:
+            # It hung up, was too slow, or speaks no TLS: no event of ours.
             self.book.refused["connection"] += 1
             self.book.leave(visitor)
         except asyncio.CancelledError:
@@ -422,4 +428,5 @@ class PageServer:
     def serve(self) -> None:
         """Serve until Ctrl-C."""
         with contextlib.suppress(KeyboardInterrupt), self:
-            threading.Event().wait()  # to join the thread would take it for ended when a signal comes
+            # To join the thread would take it for ended when a signal comes.
+            threading.Event().wait()

@@ -129,7 +129,8 @@ class PartyData:
                 f"{' x '.join(map(str, shape))}."
             )
         kind = self.table.dtype
-        if kind.kind not in "biuf":  # to read texts as numbers would quote a cell, or fail for one
+        # To read texts as numbers would quote a cell, or fail for one.
+        if kind.kind not in "biuf":
             raise InvalidInput(
                 f"the matrix of {self.name!r} is of type {kind} and holds no numbers: save floats, integers or "
                 "Booleans."
@@ -255,7 +256,8 @@ class PartyData:
             return _Seen(*self._see_columns(), self._count_labels())
         except InvalidInput as error:
             why = str(error)
-        except Exception as error:  # whatever a row made of it: it is not to be seen in an answer to the hub
+        except Exception as error:
+            # Whatever a row made of it: it is not to be seen in an answer to the hub.
             why = f"the table could not be looked at ({type(error).__name__})"
         paid = "the table cannot be encoded, and a run would stop at that when it is paid for"
         return _Seen((f"{paid}: {why}",), (), self._count_labels(), why)
@@ -302,7 +304,8 @@ class PartyData:
         return self.keys.gather(agreement.places(self.offer(agreement.pepper)))
 
     def _matrix(self) -> Any:
-        with np.errstate(over="ignore", invalid="ignore"):  # a warning may be an error, which others see
+        # A warning may be an error, which others see.
+        with np.errstate(over="ignore", invalid="ignore"):
             if not sparse.issparse(self.table):
                 return np.ascontiguousarray(self.table, dtype=np.float64)
             matrix = sparse.csc_array(self.table, dtype=np.float64)
@@ -382,7 +385,8 @@ class Scoring:
 
     def _part(self, model: str) -> Any:
         path = part_path(self.models, model)
-        if not is_name(model) or not path.is_file():  # a name first: the hub chose it, and it becomes a path
+        # A name first: the hub chose it, and it becomes a path.
+        if not is_name(model) or not path.is_file():
             raise InvalidInput(
                 f"{self.data.name!r} has no part of that model. Nothing was sent. Name the store with it: models = ..."
             )
@@ -392,7 +396,8 @@ class Scoring:
         """Keep which rows a model was learned from, so that they can be refused when scores are asked for."""
         secret = secrets.token_bytes(row_order.SECRET)
         known = row_order.digests(self.data.keys_in_order(agreement), secret, "training")
-        order = np.argsort(row_order.as_words(known))  # the order of a run's rows is nobody's business
+        # The order of a run's rows is nobody's business.
+        order = np.argsort(row_order.as_words(known))
         write_synced(rows_path(self.store, run), secret + known[order].tobytes(), private=True)
 
     def keep(self, run: str, scores: NDArray[np.float64], agreement: Agreement | None) -> None:

@@ -132,7 +132,8 @@ class Limits:
     def _objection_to_scores(self, method: MaskedScores, asked: Request) -> str | None:
         if self.models is not None and method.model not in self.models:
             return "models does not name the model that is to score"
-        if asked.own and asked.scored >= self.scores:  # the label holder learns scores, and gives none away
+        # The label holder learns scores, and gives none away.
+        if asked.own and asked.scored >= self.scores:
             return f"runs of scores of these rows reserved before: {asked.scored:,}, and scores = {self.scores:,}"
         return None
 

@@ -133,7 +133,8 @@ def price(call: Call, federation: Federation, data: PartyData, scoring: Scoring)
         method = scoring.equip(method)
     try:
         _, job, plans = check_call(federation, call.problem, method, call.privacy, seeded=call.noise is not None)
-    except NotCovered as error:  # the hub says what may be spent, and a party reckons for itself
+    except NotCovered as error:
+        # The hub says what may be spent, and a party reckons for itself.
         raise PolicyRefused(str(error)) from error
     data.check_width(job.roster)
     check_pinned(data.file, method, job)

@@ -110,8 +110,10 @@ class PartyService:
         self.name = data.name
         self.identity = identity
         self.approve = approve
-        self.asks_again = False  # True: who approves keeps its answers itself, and may think again until a run begins
-        self.withdraw: Callable[..., None] = lambda *_: None  # of these runs nobody waits for an operator any more
+        # True: who approves keeps its answers itself, and may think again until a run begins.
+        self.asks_again = False
+        # Of these runs nobody waits for an operator any more.
+        self.withdraw: Callable[..., None] = lambda *_: None
         self.neighbours = neighbours  # None: all letters go through the hub
         self.run_store = RunStore(store)
         self.log = self.run_store.log(self.name)
@@ -153,9 +155,11 @@ class PartyService:
             self.runs.clear()
             return self._stop("stopped", what, error, DIVERGED)
         except (StoreError, OSError, MemoryError) as error:
-            self.runs.clear()  # what is in memory may be ahead of the disk: begin again from there
+            # What is in memory may be ahead of the disk: begin again from there.
+            self.runs.clear()
             return self._stop("unavailable", what, error, UNAVAILABLE)
-        except Exception as error:  # nobody may end this process by asking; the text of a foreign error may carry data
+        except Exception as error:
+            # Nobody may end this process by asking; the text of a foreign error may carry data.
             self.runs.clear()
             log.error("broken", extra={"question": what, "error": type(error).__name__})
             return encode_answer(Said(code=int(FailureCode.STOPPED) + 1))
@@ -212,7 +216,8 @@ class PartyService:
         """Each proposal is priced, and may be shown to somebody: a crowd of them is put off before either."""
         if self.pace.allow("proposals"):
             self.put_off += 1
-            if self.put_off == 1:  # once a crowd: the hub chooses how often it asks
+            # Once a crowd: the hub chooses how often it asks.
+            if self.put_off == 1:
                 log.warning("too many proposals", extra={"at once": PROPOSALS_AT_ONCE, "a second": PROPOSALS_A_SECOND})
             raise Undecided
         self.put_off = 0
@@ -226,7 +231,8 @@ class PartyService:
         proposal = Proposal(_run_name(asked), Call.from_json(asked.call), agreement, asked.code)
         for run in self.ledger.open_runs() | self.log.unerased():
             if (ending := self.run_store.how_ended(run)) is not None:
-                self.ledger.close_run(run, ending)  # a process died before it could close the ledger
+                # A process died before it could close the ledger.
+                self.ledger.close_run(run, ending)
         if (
             self.run_store.how_ended(proposal.run) is not None
         ):  # also one that its ledger never opened: a name is used once
@@ -251,7 +257,8 @@ class PartyService:
             raise InvalidInput(
                 "the hub has another release, or another protocol of the method; bring both to the same release"
             )
-        known = self.log.rows(run, "open")  # a run that goes on was approved when it began
+        # A run that goes on was approved when it began.
+        known = self.log.rows(run, "open")
         if known or (not self.asks_again and self.approvals.has(run, *_shown(request, proposal))):
             return request
         for what in request.notices:

@@ -360,7 +360,8 @@ def read_as(kind: type[T], raw: bytes) -> T:
 def _read(decoder: msgspec.msgpack.Decoder[T], raw: bytes) -> T:
     try:
         return decoder.decode(raw)
-    except msgspec.MsgspecError as error:  # says which field, and what was wanted of it
+    except msgspec.MsgspecError as error:
+        # Says which field, and what was wanted of it.
         why = "a field that this version does not know" if "unknown field" in str(error) else str(error)
         raise WireError(f"not a message as this version of colonnade has it: {why}") from error
     except (ValueError, RecursionError) as error:

@@ -127,7 +127,8 @@ def accept(store: RunStore, name: str, record: Record, file: FederationFile, tls
     _check(record, name, file, tls)
     if not ledger.knows_replaced(record.replaced):
         end_open_runs(store)
-        rho = math.inf if record.node == HUB else record.rho  # the coordinator's ledger is about nobody's rows
+        # The coordinator's ledger is about nobody's rows.
+        rho = math.inf if record.node == HUB else record.rho
         ledger.accept_replaced(record.replaced, (record.count, bytes.fromhex(record.head)), rho, record.delta)
     return ledger
 

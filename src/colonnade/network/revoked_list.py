@@ -52,7 +52,8 @@ def read_list(path: Path, authorities: Iterable[x509.Certificate]) -> RevokedLis
         return _parse_list(path, x509.load_pem_x509_crl(body), authorities)
     except InvalidInput:
         raise
-    except Exception as error:  # parts are parsed when they are asked for, and errors of many kinds come of it
+    except Exception as error:
+        # Parts are parsed when they are asked for, and errors of many kinds come of it.
         raise InvalidInput(f"{path} holds no list of revoked certificates in PEM form.") from error
 
 
@@ -80,7 +81,8 @@ def _mark(authority: x509.Certificate) -> str:
 
 def _is_list_signed(revoked: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
     try:
-        key: Any = authority.public_key()  # kinds of key that sign nothing raise TypeError
+        # Kinds of key that sign nothing raise TypeError.
+        key: Any = authority.public_key()
         return revoked.issuer == authority.subject and revoked.is_signature_valid(key)
     except (InvalidSignature, TypeError):
         return False
@@ -109,7 +111,8 @@ class NewestList:
     def take(self, list_path: Path, authority: str, edition: Edition) -> None:
         """Remember a list that is about to be used; one that is older than what was read before is refused."""
         with self._lock:
-            self._load()  # another process of the same node may have read a newer one
+            # Another process of the same node may have read a newer one.
+            self._load()
             before = self._read.get(authority)
             if before is not None and edition < before:
                 raise InvalidInput(

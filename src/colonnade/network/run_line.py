@@ -123,7 +123,8 @@ class RunLine:
             number = next(self._numbers)
             if answered:
                 self._waiting[number] = found
-            with contextlib.suppress(OSError):  # the service is gone, and so is this process in a moment
+            # The service is gone, and so is this process in a moment.
+            with contextlib.suppress(OSError):
                 self._pipe.send_bytes(pack({"what": what, "number": number, **head}, blobs))
         return found
 
@@ -135,7 +136,8 @@ class RunLine:
                     waiting = self._waiting.pop(int(parcel.head["number"]))
                 waiting.set_result(parcel)
         except (EOFError, OSError, WireError, KeyError):
-            os._exit(1)  # the service is gone: nothing of this run may go on beside its next process
+            # The service is gone: nothing of this run may go on beside its next process.
+            os._exit(1)
 
 
 class LinedHub(Grpc):
@@ -159,7 +161,8 @@ class LinedHub(Grpc):
         return self.line
 
     def meet(self, federation: Federation, store: str | Path | None = None) -> Federation:
-        with self.alone():  # rows are agreed on once, whoever comes first
+        # Rows are agreed on once, whoever comes first.
+        with self.alone():
             return super().meet(federation, store)
 
     def hosted_nodes(
@@ -208,7 +211,8 @@ class RunProcess:
         self.run = ""
         self.round = 0
         self.bytes = 0
-        self.ending: tuple[str, str] | None = None  # the last word of the run's process: a state, and why
+        # The last word of the run's process: a state, and why.
+        self.ending: tuple[str, str] | None = None
         self._out: SimpleQueue[bytes | None] = SimpleQueue()
         self._threads = [
             threading.Thread(target=work, name=name, daemon=True)
@@ -221,7 +225,8 @@ class RunProcess:
         """Hang up: the run's process ends if it has not."""
         self._out.put(None)
         for thread in self._threads:
-            thread.join(5.0)  # a reader may wait for room on a line; it ends with that
+            # A reader may wait for room on a line; it ends with that.
+            thread.join(5.0)
         self.pipe.close()
 
     def _read(self) -> None:

@@ -108,7 +108,8 @@ class Order:
         """All that is approved."""
         raw = asdict(self)
         del raw["approvals"]
-        for one in (raw, *raw["fallbacks"]):  # what an order does not have changes no digest
+        # What an order does not have changes no digest.
+        for one in (raw, *raw["fallbacks"]):
             for name in [name for name in ("link", "classes") if not one.get(name, True)]:
                 del one[name]
         return raw
@@ -207,7 +208,8 @@ class Approved:
     def check_open(self) -> None:
         """Refuse an order that was not approved here, or has ended here; and a ledger in which a row was changed."""
         self.order.check_day(today())
-        self.log.verify()  # all of it: no snapshot vouches for quotas
+        # All of it: no snapshot vouches for quotas.
+        self.log.verify()
         if self.log.holds(self.order.run, "close") or self.store.how_ended(self.order.run) is not None:
             raise ReplayDiverged(f"the order {self.order.id} has ended at {self.name!r}. Nothing leaves.")
         found = self.log.rows(self.order.run, "open")

@@ -90,7 +90,8 @@ class Witness:
                 "the file."
             ) from error
         self._own = self._found = Place()
-        self._met: set[str] = set()  # of whom this process has heard what they saw
+        # Of whom this process has heard what they saw.
+        self._met: set[str] = set()
 
     def stands_at(self, count: int) -> None:
         """Row `count` is the last by which this party reserved rows of a day."""
@@ -108,7 +109,8 @@ class Witness:
         if max(count, seen_count) >= _MOST:
             raise WireError("a place in a ledger that no ledger has")
         if self._knows(peer, came, seen):
-            return  # no message waits for a transaction of another process, unless it brings news
+            # No message waits for a transaction of another process, unless it brings news.
+            return
         with self._lock:
             if seen.rows and seen != self._found:
                 if keyed_head(self._log, seen.rows) != seen.head:
@@ -227,7 +229,8 @@ class Quota:
         self._look()
         if self._last:
             self.witness.stands_at(self._last)
-        self._below = self._next = self.floor  # numbers below the first may be used; the second is the next to give
+        # Numbers below the first may be used; the second is the next to give.
+        self._below = self._next = self.floor
         self._day = ""
         self._left = 0
 
@@ -255,7 +258,8 @@ class Quota:
             self._look()
             more = min(max(wanted, self._size), self._order.rows_a_day - self._used[self._day]) if wanted else 0
             if more < wanted or max(self._used, default="") > self._day:
-                return False  # the day is used up, or the clock went back to one that is over
+                # The day is used up, or the clock went back to one that is over.
+                return False
             below = max(first + rows, self._below) + self._size
             # The mark tells this block from one that an old copy of the store, put back, would write in its place.
             body = {"day": self._day, "rows": more, "below": below, "mark": secrets.token_hex(8)}
@@ -338,7 +342,8 @@ class Learned:
         self._order = order
         self._holder = data.file.members[data.file.label[0]].key
         self._found = np.zeros(data.rows, np.bool_)
-        self._shared = np.zeros(data.rows, np.bool_)  # of them those that the label holder knows of
+        # Of them those that the label holder knows of.
+        self._shared = np.zeros(data.rows, np.bool_)
         self._read = set[Path]()
         self._stamp = 0
         if not (order.training_rows or self._path.is_file()):
@@ -368,7 +373,8 @@ class Learned:
             found = np.isin(row_order.as_words(mine), row_order.as_words(known))
             if self._has_holder(one):
                 self._shared |= found
-            self._found |= found  # last: another thread asks by it what to say
+            # Last: another thread asks by it what to say.
+            self._found |= found
             self._read.add(one)
         # Last: another thread that comes meanwhile looks, too. A stamp is coarse: a new one may hide a record.
         self._stamp = stamp if time.time_ns() - stamp > _COARSE else 0

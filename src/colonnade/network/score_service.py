@@ -120,10 +120,12 @@ class ScoreService:
         self.trail = Trail(approved.store.folder, approved.order, approved.name)
         self._send = send
         self._there = there
-        self._damaged: LedgerDamaged | None = None  # another party saw rows that are not in the store
+        # Another party saw rows that are not in the store.
+        self._damaged: LedgerDamaged | None = None
         self._waiting: dict[int, Waiting] = {}  # by number
         self._replies: OrderedDict[tuple[str, str], tuple[bytes, Answered]] = OrderedDict()
-        self._going: set[tuple[str, str]] = set()  # requests with an id that are being answered
+        # Requests with an id that are being answered.
+        self._going: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
         self._trailing = threading.Lock()
         self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
@@ -212,7 +214,8 @@ class ScoreService:
         import polars as pl
 
         if self._whole and all(type(key) is int for key in keys):
-            return [b"i%d" % key for key in keys]  # as `canonical` has them, without a column's detour
+            # As `canonical` has them, without a column's detour.
+            return [b"i%d" % key for key in keys]
         try:
             if any(isinstance(key, bool) for key in keys):
                 raise TypeError("true is no key")
@@ -357,7 +360,8 @@ class ScoreService:
                 asks = [ask for waiting in together for ask in waiting.asks.get(name, ())]
                 if asks and not self._send(name, pack_asks(self.order, asks, self.quota.witness.places_for(name))):
                     for waiting in together:
-                        waiting.done.set()  # its line went down: nobody waits for what cannot come
+                        # Its line went down: nobody waits for what cannot come.
+                        waiting.done.set()
 
     def take(self, party: str, raw: bytes) -> None:
         """A message of a party: parts of requests that wait for them, unless it saw rows that this ledger lacks."""

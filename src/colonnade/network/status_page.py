@@ -182,7 +182,8 @@ class StatusPage:
         def post(request: Request) -> Response:
             return _response(self.routes[request.scope["path"]](Asked(_peer(request), request.state.body)))
 
-        async def alive(request: Request) -> Response:  # by the loop itself, which waits for no thread
+        # By the loop itself, which waits for no thread.
+        async def alive(request: Request) -> Response:
             return get(request)
 
         async def nowhere(*_: object) -> Response:

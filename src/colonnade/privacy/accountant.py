@@ -40,7 +40,8 @@ def epsilon(rho: float, delta: float) -> float:
         return math.inf
     if delta**2 + math.expm1(-LEAST * rho) > 0:
         return 0.0
-    with np.errstate(over="ignore"):  # at large orders, which are not the least then
+    # At large orders, which are not the least then.
+    with np.errstate(over="ignore"):
         bound = float(np.min(STABLE * rho + np.log1p(-1 / STABLE) - np.log(delta * STABLE) / (STABLE - 1)))
     return bound + MARGIN * (1 + bound) if bound > 0 else 0.0
 
@@ -56,10 +57,12 @@ def rho_for(epsilon: float, delta: float) -> float:
     orders = STABLE
     bound = (epsilon - MARGIN) / (1 + MARGIN)
     line = (bound - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)) / orders
-    small = -math.log1p(-(delta**2)) / LEAST  # where Bretagnolle and Huber give epsilon 0
+    # Where Bretagnolle and Huber give epsilon 0.
+    small = -math.log1p(-(delta**2)) / LEAST
     rho = max(float(line.max()), small)
     cut = 1e-15
-    while _epsilon(rho, delta) > epsilon:  # the last digits: double the cut until the report agrees
+    # The last digits: double the cut until the report agrees.
+    while _epsilon(rho, delta) > epsilon:
         rho = rho * (1 - cut)
         cut = 2 * cut
     return rho

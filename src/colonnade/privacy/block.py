@@ -170,7 +170,8 @@ class Block:
             return replace(self, matrix=np.ascontiguousarray(clean_cells(self.matrix, bound)))
         with np.errstate(over="ignore", invalid="ignore"):  # as in `clean_cells`
             matrix = sparse.csc_array(self.matrix, dtype=np.float64, copy=True)
-            matrix.sum_duplicates()  # what is stored twice at one place is one entry
+            # What is stored twice at one place is one entry.
+            matrix.sum_duplicates()
         matrix.data = clean_cells(matrix.data, bound)
         return replace(self, matrix=matrix)
 

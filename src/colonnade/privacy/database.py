@@ -82,7 +82,8 @@ class disk:  # noqa: N801  read as a function, and a class since every step of e
 
 def explain(path: Path, error: sqlite3.DatabaseError | OSError) -> Exception:
     """What is damaged, locked or full, and what to do."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the kind, without its detail; an OSError has none
+    # The kind, without its detail; an OSError has none.
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return LedgerDamaged(
             f"{path} is damaged ({error}). Nothing will be released from it: restore the newest copy of the file and "
@@ -122,7 +123,8 @@ class SharedFile:
         if self._format() == number:
             return
         with self.atomic():
-            found = self._format()  # again: another process may have been here first
+            # Again: another process may have been here first.
+            found = self._format()
             if found not in (0, number):
                 raise StoreError(f"{self.path} was written by another Colonnade (format {found}). Install that one.")
             if found != number:

@@ -96,7 +96,8 @@ class Event:
 @lru_cache(maxsize=1024)
 def _event_json(event: Event) -> str:  # a long run makes the same few events over and over
     plain = asdict(event)
-    if not event.delta:  # the bytes of most rows, also of those that were written before there was one
+    # The bytes of most rows, also of those that were written before there was one.
+    if not event.delta:
         del plain["delta"]
     return json.dumps(plain, sort_keys=True)
 

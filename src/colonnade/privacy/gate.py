@@ -410,7 +410,8 @@ class Gate:
     def _price(self, rho: float) -> float:
         if not (math.isfinite(rho) and rho > 0):
             raise InvalidInput(f"a noisy release needs a finite rho > 0, got {rho}; exact values go through gate.exact")
-        return rho if self._noise.private else math.inf  # noise that can be repeated protects nobody
+        # Noise that can be repeated protects nobody.
+        return rho if self._noise.private else math.inf
 
     def _fresh(self) -> Noise:
         """The noise of this release; a seeded one depends on the place only, so that a resumed run repeats it."""

@@ -204,7 +204,8 @@ def sigma_left(hints: float, lattice: Lattice) -> float:
 
 def error_variance(squares: Floats, cut: int, lattice: Lattice) -> Floats:
     """Of (e + d)ᵀy + e₀ᵀr - Sᵀe₂, by the squared lengths of columns y."""
-    rounding = (4.0**cut + 2.0) / 12.0 if cut else 0.0  # of whole numbers, to the nearest multiple of 2^cut
+    # Of whole numbers, to the nearest multiple of 2^cut.
+    rounding = (4.0**cut + 2.0) / 12.0 if cut else 0.0
     one = float(lattice.sigma) ** 2
     return np.asarray((one + rounding) * squares + 2.0 * lattice.dimension * one**2)
 

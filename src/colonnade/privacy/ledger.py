@@ -466,7 +466,8 @@ def prices_of_runs(log: Log) -> list[RunPrice]:
         own = reserved.own
         own_delta = reserved.own_delta
         end = math.inf
-        if row.run in closed:  # what this party did not use returns; the others' part stays as planned
+        # What this party did not use returns; the others' part stays as planned.
+        if row.run in closed:
             left = actual.get(row.run, [])
             own = math.fsum(event.rho for event in left)
             own_delta = math.fsum(event.delta for event in left)

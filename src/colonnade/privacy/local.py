@@ -60,7 +60,8 @@ class Total:
         while math.isfinite(found) and (left := delta_left(delta, found, self.distance)) > 0.0:
             if (needed := epsilon_of(self.rho, left)) <= found:
                 return found
-            found = needed * (1.0 + 1e-9)  # past the fixed point, so that the comparison above can hold
+            # Past the fixed point, so that the comparison above can hold.
+            found = needed * (1.0 + 1e-9)
         return math.inf
 
 

@@ -215,7 +215,8 @@ def gumbel_scale(sensitivity: float, rho: float) -> float:
 
 def rounded_sensitivity(sensitivity: float, grid: float, size: int) -> float:
     """Δ + h√p: the L2 sensitivity of p real numbers after `quantise_vector` with step h, rounded up."""
-    return (sensitivity + grid * math.sqrt(size)) * (1 + 2**-50)  # over the rounding of the three operations
+    # Over the rounding of the three operations.
+    return (sensitivity + grid * math.sqrt(size)) * (1 + 2**-50)
 
 
 def _check_price(sensitivity: float, rho: float) -> None:
@@ -235,7 +236,8 @@ def quantise_vector(values: NDArray[np.float64], grid: float) -> NDArray[np.int6
         raise InvalidInput(f"grid={grid!r} is not a power of two; use grid_below({grid!r}) so that division is exact.")
     if not np.isfinite(values).all():
         raise InvalidInput("values must be finite: a missing or infinite number cannot be put on a grid.")
-    with np.errstate(over="ignore"):  # an overflow is capped on the same line, like any number out of range
+    # An overflow is capped on the same line, like any number out of range.
+    with np.errstate(over="ignore"):
         return np.clip(np.rint(np.asarray(values, dtype=np.float64) / grid), -FARTHEST, FARTHEST).astype(np.int64)
 
 
@@ -373,7 +375,8 @@ def choice_grid(scale: float) -> tuple[float, int]:
 
 def _whole_steps(scores: NDArray[np.float64], grid: float) -> NDArray[np.int64]:
     """Scores in grid steps, cut toward zero: distances grow to the next whole step at most."""
-    with np.errstate(over="ignore", under="ignore"):  # what overflows is capped, what underflows is cut to 0
+    # What overflows is capped, what underflows is cut to 0.
+    with np.errstate(over="ignore", under="ignore"):
         return np.clip(np.trunc(np.asarray(scores, dtype=np.float64) / grid), -FARTHEST, FARTHEST).astype(np.int64)
 
 

@@ -305,7 +305,8 @@ class PrivacyStatement:
     def to_plain(self) -> dict[str, Any]:
         """For a file: its figures and facts, without the sentences that are made from them."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        if not self.taken:  # files of most statements are those of a version that knew of none
+        # Files of most statements are those of a version that knew of none.
+        if not self.taken:
             del plain["taken"]
         return {**plain, "conditions": [one.to_plain() for one in self.conditions]}
 

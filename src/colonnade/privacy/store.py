@@ -181,7 +181,8 @@ class FileLog:
 
     def _begin(self) -> None:
         if self._depth == 0:
-            if self._db.total_changes != self._changes:  # something in this process wrote past `append`
+            # Something in this process wrote past `append`.
+            if self._db.total_changes != self._changes:
                 self._whole_at = None if self._whole_at is None else -1
                 self.tally = None
             with disk(self.path):
@@ -337,10 +338,12 @@ class FileLog:
             files = {bytes(body) for (body,) in self._db.execute(_FILES, (run,))}
             for stored in files - {bytes(body) for (body,) in self._db.execute(_OTHER_FILES, (run,))}:
                 (self._blobs / stored[1:].decode()).unlink(missing_ok=True)
-            self._db.execute("delete from secret where run = ?", (run,))  # last: it marks a run that is not erased yet
+            # Last: it marks a run that is not erased yet.
+            self._db.execute("delete from secret where run = ?", (run,))
         if not self._depth:
             with disk(self.path):
-                self._db.execute("pragma wal_checkpoint(truncate)")  # the log beside the file keeps no copy either
+                # The log beside the file keeps no copy either.
+                self._db.execute("pragma wal_checkpoint(truncate)")
 
     def unerased(self) -> set[str]:
         """The runs that still have secrets."""
@@ -427,7 +430,8 @@ def chain(head: bytes, run: str, tick: int, kind: str, key: str, stored: bytes) 
     number = str(tick).encode()
     fields = (_frame(run), _SIZE(len(number)), number, _frame(kind), _frame(key), _SIZE(len(stored)))
     digest = hashlib.sha256(head + b"".join(fields))
-    digest.update(stored)  # apart, since it may be large and a copy costs
+    # Apart, since it may be large and a copy costs.
+    digest.update(stored)
     return digest.digest()
 
 

@@ -243,7 +243,8 @@ class Tally:
             run.left.add(event.rho, event.delta)
             if event.scope is Scope.OWN:
                 run.own_left.add(event.rho, event.delta)
-        elif event.scope is Scope.OWN:  # of no run that is open: it left all the same
+        elif event.scope is Scope.OWN:
+            # Of no run that is open: it left all the same.
             self._count(event.rho, event.delta)
 
     def _close(self, row: Row) -> None:
@@ -318,7 +319,8 @@ def tallied(log: Log, begin: Tally | None = None) -> Tally:
     tally: Tally | None = log.tally
     if tally is None or log.head_at(tally.count) != tally.head:  # another past: a transaction was undone
         tally = begin or Tally()
-    log.tally = None  # a row that cannot be read leaves nothing half added
+    # A row that cannot be read leaves nothing half added.
+    log.tally = None
     length = log.length()
     for row in log.rows_between(tally.count, length, _KINDS):
         try:

@@ -400,7 +400,8 @@ def _read_sparse(view: memoryview, at: int) -> tuple[Any, int]:
         at += 8
     else:
         dtype = np.dtype("<f4" if form == _FLOAT32 else "<f8")
-        with np.errstate(invalid="ignore"):  # a signalling NaN from a peer is a NaN, not a warning
+        # A signalling NaN from a peer is a NaN, not a warning.
+        with np.errstate(invalid="ignore"):
             data = np.frombuffer(_take(view, at, nonzeros * dtype.itemsize), dtype).astype(np.float64)
         at += nonzeros * dtype.itemsize
     if rows < 2**31 and nonzeros < 2**31:

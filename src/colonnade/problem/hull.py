@@ -40,11 +40,13 @@ class Corrector:
         self.y = y
         self.intercept = intercept
         self._signed = isinstance(constraint, L1Ball)
-        self._atoms = self._nonzeros = 0  # zeros that a dense column stores do not count: both kinds take one way
+        # Zeros that a dense column stores do not count: both kinds take one way.
+        self._atoms = self._nonzeros = 0
         self._largest = 0.0  # of all entries
         self._curvature = np.zeros(0)
         self._hessian = np.zeros((0, 0))
-        self._place = dict[int, int]()  # the row of each atom in it; row 0 is the intercept's
+        # The row of each atom in it; row 0 is the intercept's.
+        self._place = dict[int, int]()
 
     def best_weights(self, atoms: Any, weights: Floats, scores: Floats) -> Floats:
         """Weights of the atoms in use (CSC) that are at least as good as `weights`, and near the best there are."""
@@ -55,7 +57,8 @@ class Corrector:
         before = np.inf
         enough = 0.0
         fresh = False
-        for _ in range(NEWTON_STEPS if used.size else 0):  # where no atom is in use, zero is the best point already
+        # Where no atom is in use, zero is the best point already.
+        for _ in range(NEWTON_STEPS if used.size else 0):
             rows = self.loss.slope(scores, self.y)
             slope = _products(atoms, rows)[used]
             gap = self.constraint.gap(u, slope)

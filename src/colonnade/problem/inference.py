@@ -455,7 +455,8 @@ class LinearModel:
         V = score_noise(self.variance, np.append(beta, -1.0))
         rss = float(self.matrix[-1, -1] - 2.0 * b @ beta + beta @ M @ beta)
         Omega = V + self._score_spread(beta, max(rss, 0.0) / self.rows)
-        if free:  # the constant was taken from the data: what its own score does to the others is taken off
+        # The constant was taken from the data: what its own score does to the others is taken off.
+        if free:
             T = np.column_stack([np.eye(p - 1), -M[:-1, -1] / M[-1, -1]])
             u = T @ u
             Omega = T @ Omega @ T.T
@@ -484,7 +485,8 @@ class LinearModel:
         total = np.outer(around, around)
         z2 = float(np.square(ndtri((1.0 - level) / 2.0)))
         learnt = self.ridge.inverse @ score_noise(self.variance, self.gamma)
-        fitted = 2.0 * float(np.sum(learnt * learnt.T))  # the variance of u'Gu, which fitting the noise u takes off RSS
+        # The variance of u'Gu, which fitting the noise u takes off RSS.
+        fitted = 2.0 * float(np.sum(learnt * learnt.T))
 
         def beyond(share: float) -> bool:
             noise = quadratic_variance(self.variance, residual - (1.0 - share) * total)
@@ -561,7 +563,8 @@ def _how_clear(M: Floats, variance: Floats, keep: list[int], start: Floats | Non
     at = np.ix_([*keep, len(M) - 1], [*keep, len(M) - 1])
     v = variance[at]
     ridge = _even_ridge(M[at], float(v.mean())) if start is None and v.any() else None
-    if ridge is None or ridge.found:  # where noise rules, rounds without end would follow rounding errors
+    # Where noise rules, rounds without end would follow rounding errors.
+    if ridge is None or ridge.found:
         ridge = self_consistent_ridge(M[at], v, start, rounds=FEW_ROUNDS, close=ROUGH)
     doubt = _curvature_doubt(ridge.inverse, v)[:-1]
     clear = ridge.found and doubt.max(initial=0.0) <= KEPT_DOUBT and weakness(ridge.inverse, v) <= KEPT_XI

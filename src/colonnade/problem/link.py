@@ -116,7 +116,8 @@ def mixed(
     variance = factor**2 * spread
     covariance = min(factor * pull, math.sqrt(LARGEST_R2 * variance * 4.0 * between))
     apart = covariance / (2.0 * between)  # mean scores of the classes
-    within = variance - between * apart**2  # at least (1 - LARGEST_R2) of the variance
+    # At least (1 - LARGEST_R2) of the variance.
+    within = variance - between * apart**2
     slope = apart / within
     correlation = math.sqrt(covariance**2 / (variance * 4.0 * between))
     away = max(NEAREST, FARTHEST - correlation)

@@ -57,7 +57,8 @@ def rising_zero(along: Along, low: float, high: float) -> float:
     if not low < point < high:
         point = 0.5 * (low + high)
     before = high - low
-    for _ in range(2200):  # halving from the largest to the smallest float takes fewer
+    # Halving from the largest to the smallest float takes fewer.
+    for _ in range(2200):
         value, curvature, rounding = along(point)
         if abs(value) <= rounding:
             return point
@@ -80,9 +81,11 @@ def rising_zero(along: Along, low: float, high: float) -> float:
 
 def unbounded_zero(along: Along) -> float:
     """The zero of `along` anywhere on the line: a bracket grows from 0, twice Newton's step first, at most 1."""
-    along = cache(along)  # the ends of the bracket are looked at again
+    # The ends of the bracket are looked at again.
+    along = cache(along)
     value, curvature, rounding = along(0.0)
-    if not abs(value) > rounding:  # also what is no number, which is refused there
+    # Also what is no number, which is refused there.
+    if not abs(value) > rounding:
         return rising_zero(along, 0.0, 0.0)
     newton = 2.0 * abs(value) / curvature if curvature > 0.0 else 1.0
     sign = math.copysign(1.0, value)

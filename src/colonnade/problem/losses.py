@@ -100,7 +100,8 @@ class LeastSquares(RowLoss):
         scale = float(np.max(np.abs(direction)))
         if scale == 0.0:
             return float(low)
-        unit = direction / scale  # else the squares of a tiny direction would vanish
+        # Else the squares of a tiny direction would vanish.
+        unit = direction / scale
         best = float(np.sum(unit * (y - scores))) / (float(np.sum(np.square(unit))) * scale)
         return float(min(max(best, low), high))
 
@@ -370,7 +371,8 @@ def _kink_minimum(scores: Floats, direction: Floats, y: Floats, pulls: Pulls, lo
     if d.size == 0:
         return float(low)
     below, above = (pull[moves] for pull in pulls)
-    with np.errstate(over="ignore"):  # a row that hardly moves has its kink at infinity, which sorts rightly
+    # A row that hardly moves has its kink at infinity, which sorts rightly.
+    with np.errstate(over="ignore"):
         kinks = (y[moves] - scores[moves]) / d
     order = np.argsort(kinks, kind="stable")
     slope_at_start = float(np.sum(np.where(d > 0.0, -below * d, above * d)))
@@ -416,7 +418,8 @@ class Poisson(RowLoss):
         h = row_step(v, y, step)
         target = v + h * y
         omega = np.asarray(wrightomega(target + np.log(h)), np.float64)
-        with np.errstate(divide="ignore"):  # of an omega that is 0 the first form is taken
+        # Of an omega that is 0 the first form is taken.
+        with np.errstate(divide="ignore"):
             nearer: Floats = np.where(omega < 0.5, target - omega, np.log(omega) - np.log(h))
         return nearer
 

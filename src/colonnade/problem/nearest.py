@@ -82,7 +82,8 @@ class NearestRidge:
         A = self._matrix
         if A.shape[1] <= A.shape[0]:
             answer = linalg.cho_solve(self._factor, rho * (A.T @ target))
-        else:  # (aI + rho AᵀA)⁻¹ Aᵀ = Aᵀ (aI + rho AAᵀ)⁻¹
+        else:
+            # (aI + rho AᵀA)⁻¹ Aᵀ = Aᵀ (aI + rho AAᵀ)⁻¹.
             answer = rho * (A.T @ linalg.cho_solve(self._factor, target))
         return np.asarray(answer, dtype=np.float64)
 
@@ -219,7 +220,8 @@ def dense(matrix: Any) -> Floats:
 def _squared_norms(block: Any, starts: Indices) -> Floats:
     """Of every group of columns the square of its largest singular value."""
     norms = np.asarray(block.power(2).sum(axis=0), dtype=np.float64)[starts[:-1]]
-    for group in np.flatnonzero(np.diff(starts) > 1):  # columns by themselves, often many, need no more
+    # Columns by themselves, often many, need no more.
+    for group in np.flatnonzero(np.diff(starts) > 1):
         own = smaller_gram(block[:, starts[group] : starts[group + 1]])
         norms[group] = float(max(linalg.eigvalsh(own).max(), 0.0)) * (1.0 + 1e-12)
     return norms

@@ -356,7 +356,8 @@ class Within:
 
     def shrink(self, u: Floats) -> float:
         if not (isinstance(self.penalty, Lasso) and isinstance(self.constraint, NonNegative)):
-            return 1.0  # the set has an end, or the penalty grows faster than u
+            # The set has an end, or the penalty grows faster than u.
+            return 1.0
         largest = float(np.max(u, initial=0.0))
         return min(1.0, self.penalty.a / largest) if largest > 0.0 else 1.0
 

@@ -127,7 +127,8 @@ def _descent(G: Floats, b: Floats, term: Lasso | ElasticNet, start: Floats | Non
     found = _certificate(x, b, b - G @ x, term, beta)
     for _ in range(SWEEPS):
         signs = np.sign(x)
-        slope = b - G @ x  # anew each time: the kernel's own updates would drift
+        # Anew each time: the kernel's own updates would drift.
+        slope = b - G @ x
         coordinate_descent(G, l1, l2, x, slope)
         found = _certificate(x, b, b - G @ x, term, beta)
         if found.gap > _enough(found, b, tolerance) and np.array_equal(signs, np.sign(x)):
@@ -176,10 +177,12 @@ def _proximal(
 
 def _homotopy(G: Floats, b: Floats, radius: float) -> Floats:
     """The lasso's own path from 0 to where it meets the ball: exact, for quadratics too flat for gradients."""
-    from sklearn.linear_model import lars_path_gram  # half a second, needed where all else has failed
+    # Half a second, needed where all else has failed.
+    from sklearn.linear_model import lars_path_gram
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns when columns leave for good; the gap says what that cost
+        # It warns when columns leave for good; the gap says what that cost.
+        warnings.simplefilter("ignore")
         _, _, knots = lars_path_gram(Xy=b, Gram=G.copy(), n_samples=1, method="lasso")
     norms = np.abs(knots).sum(axis=0)
     beyond = np.flatnonzero(norms >= radius)
@@ -310,7 +313,8 @@ def nearest_monotone(x: Floats, hessian: Floats, blocks: Sequence[Block]) -> Flo
     metric = whole[np.ix_(bound, bound)] - whole[np.ix_(bound, free)] @ across
     root = linalg.cholesky((metric + metric.T) / 2.0)
     back = linalg.block_diag(*(np.linalg.inv(steps) for steps in maps))
-    from scipy.optimize import nnls  # of what a fit needs this alone would load all optimisers
+    # Of what a fit needs this alone would load all optimisers.
+    from scipy.optimize import nnls
 
     rises, _ = nnls(root @ back, root @ x[bound])
     z = x.copy()

@@ -66,7 +66,8 @@ def correlations(matrix: Floats, noise: Floats, rows: int, level: float = 0.95) 
     ends = []
     for side in (-1.0, 1.0):
         end = np.clip(r, -1.0, 1.0)
-        for _ in range(30):  # the sampling part is that of the end itself
+        # The sampling part is that of the end itself.
+        for _ in range(30):
             inside = np.square(half) - a * (np.square(r) - z2 * (A + np.square(1.0 - np.square(end)) / rows))
             end = np.clip((half + side * np.sqrt(np.maximum(inside, 0.0))) / np.where(a > 0.0, a, 1.0), -1.0, 1.0)
         ends.append(np.where(a > 0.0, end, side))
@@ -168,7 +169,8 @@ def odds_ratio(counts: Floats, covariance: Floats, rows: int, level: float = 0.9
 
     best = float(grid[int(np.argmin(distance(grid)))])
     width = 2.0 * LOG_ODDS / (GRID - 1)
-    for _ in range(ZOOMS):  # an interval may lie between two points of the grid
+    # An interval may lie between two points of the grid.
+    for _ in range(ZOOMS):
         inner = best + width * np.linspace(-1.0, 1.0, 21)
         best = float(inner[int(np.argmin(distance(inner)))])
         width = width / 10.0

@@ -63,7 +63,8 @@ def checked_call(
     federation, job, plans = check_call(federation, problem, method, privacy, seeded=noise is not None)
     blocks = blocks_with_labels(federation, job)
     if _takes_secret_order(federation, method, privacy):
-        key_kind(cast(Any, federation.keys))  # of a sort that has an order; refused before anything is written
+        # Of a sort that has an order; refused before anything is written.
+        key_kind(cast(Any, federation.keys))
     return CheckedCall(asked, method, job, blocks, plans, federation)
 
 
@@ -107,7 +108,8 @@ def with_label_range(
 ) -> Privacy | None:
     """The terms with the range of labels that the label holder's schema declares, unless they name one themselves."""
     if privacy is None or method.labels_public or federation.label not in federation.parties:
-        return privacy  # without labels the job is refused further on, with advice
+        # Without labels the job is refused further on, with advice.
+        return privacy
     schema = federation.parties[federation.label].schema
     declared = schema.label if schema is not None and schema.source != "data" else None
     loss = getattr(problem, "loss", None)
@@ -135,7 +137,8 @@ def check_store(call: CheckedCall, federation: Federation, privacy: Privacy | No
     if store is not None and not getattr(problem, "savable", True):
         raise InvalidInput("a kernel function of yours cannot be kept in store=: use co.RBF, or leave store out.")
     if store is not None:
-        to_plain(problem)  # the store keeps the fit in a file: refused now, not when it is paid for
+        # The store keeps the fit in a file: refused now, not when it is paid for.
+        to_plain(problem)
         for party in federation.parties.values():
             if party.schema is not None:
                 party.schema.check_readable()

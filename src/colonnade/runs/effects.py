@@ -128,7 +128,8 @@ def ranges(effect: Effect, bounds: Sequence[float]) -> Floats:
     whole = holds_whole(effect)
     for place, (low, high) in enumerate(pairwise(bounds), 2):
         inside = np.concatenate([[low], knots[(knots > low) & (knots < high)], [high]])
-        if whole:  # a value at an edge falls above it, but for the last
+        # A value at an edge falls above it, but for the last.
+        if whole:
             first = math.ceil(low)
             last = math.ceil(high) - (place < len(bounds))
             near = np.clip(np.concatenate([np.floor(inside), np.ceil(inside)]), first, max(first, last))

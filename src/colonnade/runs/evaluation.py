@@ -175,7 +175,8 @@ def area_error(scores: Floats, positive: NDArray[np.bool_]) -> float | None:
     if min(found.size, others.size) < 2:
         return None
 
-    def placed(rows: Floats, among: Floats) -> Floats:  # the share of `among` below a row, of equal ones half
+    # The share of `among` below a row, of equal ones half.
+    def placed(rows: Floats, among: Floats) -> Floats:
         below = np.searchsorted(among, rows, "left")
         upto = np.searchsorted(among, rows, "right")
         return np.asarray((below + upto) / (2.0 * among.size))

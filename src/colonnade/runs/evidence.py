@@ -232,7 +232,8 @@ def _distribution(effect: Effect, edges: Floats, sums: ClassSums, own: Indices, 
     masses = np.maximum(np.linalg.solve(basis.T, np.concatenate([[1.0], means])), 0.0)
     if masses.sum() <= 0.0:
         return None
-    width = np.full(knots.size, knots[1] - knots[0])  # of a hat around a knot; half of it at the ends
+    # Of a hat around a knot; half of it at the ends.
+    width = np.full(knots.size, knots[1] - knots[0])
     width[[0, -1]] /= 2.0
     middles = 2.0 * ((edges[1:] + edges[:-1]) / 2.0 - low) / (high - low) - 1.0
     weights = np.interp(middles, knots, masses / width) * np.diff(edges)

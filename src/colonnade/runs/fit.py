@@ -173,7 +173,8 @@ def fit_as(
             log.warning(remark.WORDS, extra={"run": fitted.run})
             try:
                 warnings.warn(f"{remark}.", MostlyNoise, stacklevel=3)
-            except MostlyNoise as raised:  # somebody made it an error, and the run is paid for
+            except MostlyNoise as raised:
+                # Somebody made it an error, and the run is paid for.
                 raised.add_note(SavedFit(run_store.fit_path(fitted.run)))
                 raise
     return fitted
@@ -291,7 +292,8 @@ class RunDriver:
         except tuple(FINAL) as error:
             # Of a run that goes on, messages may have left: what others reserved must not return.
             how = How.FAILED if begun else How.REFUSED
-            with contextlib.suppress(errors.PeerFailed):  # whoever refused this refuses what follows from it, too
+            # Whoever refused this refuses what follows from it, too.
+            with contextlib.suppress(errors.PeerFailed):
                 self.end(Ending(how, type(error).__name__))
             raise
         try:
@@ -392,7 +394,8 @@ class RunDriver:
 
     def listen(self, node: NodeId, note: Note) -> None:
         if node != COORDINATOR and not note.keys() - {"round", "party"}:
-            return  # an agent that counts its rounds and has no figures to show
+            # An agent that counts its rounds and has no figures to show.
+            return
         # How long a round takes depends on the data: under privacy the history does not say.
         clock = {} if self.job.privacy else {"seconds": time.perf_counter() - self.began}
         self.notes.append({**note, **clock})
@@ -458,7 +461,8 @@ def _answer_of(run: RunDriver, results: Mapping[str, Any]) -> Answer:
         assert isinstance(answer, Answer), f"{type(run.method).__name__}.coordinator must return Answer(...)"
         return answer
     own: Own | Answer = results[run.job.roster.label]
-    if isinstance(own, Answer):  # of agents elsewhere, who keep what they know
+    # Of agents elsewhere, who keep what they know.
+    if isinstance(own, Answer):
         return own
     assert own.answer is not None, f"{type(run.method).__name__}.peer must return Own(..., answer=Answer(...))"
     return own.answer

@@ -215,7 +215,8 @@ class StumpsTable(Table, frozen=True):
     def __post_init__(self) -> None:
         if {len(self.thresholds), len(self.signs), len(self.weights)} != {len(self.columns)}:
             raise InvalidInput("has lists of different lengths")
-        if any(map(math.isnan, self.thresholds)):  # -inf: a stump that says the same of every row
+        # -inf: a stump that says the same of every row.
+        if any(map(math.isnan, self.thresholds)):
             raise InvalidInput("has a threshold that is nan")
 
 

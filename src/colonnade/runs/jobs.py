@@ -57,7 +57,8 @@ class Jobs:
 
     def __init__(self, store: str | Path) -> None:
         self.store = Path(store).expanduser()
-        if not (self.store / "jobs.db").is_file():  # a queue that nobody serves would be made by a slip of the pen
+        # A queue that nobody serves would be made by a slip of the pen.
+        if not (self.store / "jobs.db").is_file():
             raise InvalidInput(
                 f"{self.store} has no queue of jobs. Name the store of `colonnade coordinator serve`, or start that "
                 "first."
@@ -87,7 +88,8 @@ class Jobs:
             Who submits it; None: the user of this process.
         """
         text = read_text(job)
-        read_job(text, job)  # a mistake is told now, and not when its turn comes
+        # A mistake is told now, and not when its turn comes.
+        read_job(text, job)
         return self._queue.submit(name, text, owner or getpass.getuser())
 
     def list(self) -> list[QueuedJob]:
@@ -171,7 +173,8 @@ class Surroundings:
 def drive_job(pipe: Connection, job: QueuedJob, text: str, around: Surroundings) -> None:
     """Drive the run of one job to its end, or as far as it goes; the service hears how."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # meant for the service, which decides what becomes of its runs
+        # Meant for the service, which decides what becomes of its runs.
+        signal.signal(number, signal.SIG_IGN)
     fed = Federation.elsewhere(around.file)
     hub = LinedHub(pipe, around.file, around.tls, around.patience, around.store)
     root = logging.getLogger("colonnade")
@@ -194,12 +197,14 @@ def _drive(job: QueuedJob, text: str, fed: Federation, hub: LinedHub, store: Pat
         return "undecided", _one_line(undecided), _run(job, store)
     except tuple(FINAL) as error:
         if isinstance(error, ProtocolError) and not _run(job, store):
-            return "again", _one_line(error), ""  # somebody was away when all met, and nothing was begun
+            # Somebody was away when all met, and nothing was begun.
+            return "again", _one_line(error), ""
         _close(job, store)
         return "failed", _one_line(error), _run(job, store)
     except ColonnadeError as error:
         return "again", _one_line(error), _run(job, store)
-    except Exception as error:  # the text of a foreign error may carry what a party sent
+    except Exception as error:
+        # The text of a foreign error may carry what a party sent.
         log.error("broken", extra={"job": job.name, "error": type(error).__name__})
         return "again", f"its process failed: {type(error).__name__}", _run(job, store)
     return "finished", "", _run(job, store)

@@ -198,7 +198,8 @@ def _estimate_bytes(
 
     try:
         sent = [bytes_of(n) for n in rows]
-    except ColonnadeError:  # a method that takes no fewer rounds or rows: no estimate
+    except ColonnadeError:
+        # A method that takes no fewer rounds or rows: no estimate.
         return None
     return round(_extrapolate(rows, sent, federation.rows))
 
@@ -232,7 +233,8 @@ def _shorten(method: Any, rounds: int) -> Any:
 
 
 def _bytes_of_made_up(federation: Federation, problem: Any, method: Any, privacy: Privacy | None, rows: int) -> float:
-    rng = np.random.default_rng(0)  # which numbers they are does not matter: noise and masks are not drawn from it
+    # Which numbers they are does not matter: noise and masks are not drawn from it.
+    rng = np.random.default_rng(0)
     parties = {}
     for name, party in federation.parties.items():
         cells = (rng.random((rows, party.block.columns)) < 0.5).astype(np.float64)

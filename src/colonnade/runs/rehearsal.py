@@ -67,7 +67,8 @@ def open_service(settings: PartyFile) -> Iterator[PartyService]:
     settings = replace(settings, tls=settings.tls.unkept())
     with ExitStack() as last:
         lines = settings.neighbours(Metrics())
-        last.push(lines)  # closed at the end, and never started: nobody is dialled
+        # Closed at the end, and never started: nobody is dialled.
+        last.push(lines)
         ledger = RunStore.path_in(settings.store, settings.name)
         if not ((settings.store / "runs.db").is_file() and ledger.is_file()):
             check_folder(settings.store)

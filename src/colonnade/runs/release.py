@@ -69,7 +69,8 @@ def columns_of(party: Party, name: str, kept: Iterable[int]) -> list[ReleasedCol
             for feature in group:
                 kind: Kind = "level" if levels else "flag" if feature.binary else "number"
                 scale = (0.0, 1.0)
-                if kind == "number":  # beside a number stand the hats of its curve
+                # Beside a number stand the hats of its curve.
+                if kind == "number":
                     kind, scale = ("number", column.scaling()) if feature.name == column.name else ("part", scale)
                 found.append(ReleasedColumn(feature.name, name, column.name, block, kind, *scale))
             block += 1
@@ -242,7 +243,8 @@ class Release:
         if self.unit_rows > 1:
             what = f"a protected person may have {self.unit_rows} rows, which depend on each other"
             return f"{what}, and errors here are those of independent rows. Fit on one row a person."
-        least = float(self.noise[:-2, :-2].max()) / self.step**2  # of columns alone: the label has other units
+        # Of columns alone: the label has other units.
+        least = float(self.noise[:-2, :-2].max()) / self.step**2
         if self.noisy and least < LEAST_STEPS:
             what = f"the noise is {least:.2g} squared steps, so that rounding to steps is not hidden by it"
             return f"{what}. Ask for a smaller epsilon; intervals at this one would be those of rounded rows."
@@ -411,7 +413,8 @@ class Release:
         for (party, block), inside in groups.items():
             whole = [k for k, c in enumerate(self.columns) if (c.party, c.block, c.kind) == (party, block, "level")]
             if len(inside) < len(whole):
-                continue  # the levels that were not named are what is compared with
+                # The levels that were not named are what is compared with.
+                continue
             named = [k for k in inside if k in wanted]
             place = named[0] if named else max(inside, key=lambda k: float(sums[k]))
             found[f"{party}:{self._all[place].name.rpartition('=')[0]}"] = place
@@ -543,7 +546,8 @@ def release_of(
         before += len(party.features)
     classes = job.problem.loss.classifies
     label = federation.label_column or "label"
-    scale = (0.5, 0.5) if classes else (middle, 1.0)  # of classes: whether it is the positive one
+    # Of classes: whether it is the positive one.
+    scale = (0.5, 0.5) if classes else (middle, 1.0)
     return Release(
         *(gram.matrix, gram.noise, job.roster.rows, tuple(columns)),
         label=ReleasedColumn(label, federation.label, label, -1, "classes" if classes else "number", *scale),

@@ -348,7 +348,8 @@ class Fit(FitFacts):
         scores = shifted_scores(self, data, without)
         if not self.problem.loss.classifies:
             return self.problem.loss.link(scores)
-        odds = (self.link or PLAIN).log_odds(scores)  # so that +1 is what predict_proba gives a half or more
+        # So that +1 is what predict_proba gives a half or more.
+        odds = (self.link or PLAIN).log_odds(scores)
         return called(odds >= 0.0, self.classes)
 
     def _row_scores(self, data: Any) -> Floats:
@@ -390,7 +391,8 @@ class Fit(FitFacts):
         for name, block in blocks.items():
             if block.columns != features:
                 raise InvalidInput(f"the data have {block.columns:,} columns; the model was fitted on {features:,}.")
-            matrix = block.matrix  # stored as the points are, so that a user's kernel sees what it saw
+            # Stored as the points are, so that a user's kernel sees what it saw.
+            matrix = block.matrix
             if sparse.issparse(model.points) != sparse.issparse(matrix):
                 matrix = sparse.csc_array(matrix) if sparse.issparse(model.points) else matrix.toarray()
             scores[data.places[name] if data.by_rows else slice(None)] = model.scores(kernel, matrix)

@@ -344,7 +344,8 @@ def _named(methods: Any, problem: Problem) -> Iterator[tuple[str, Any, Problem]]
 
 def _trial(case: _Case, told: Federation, held: Federation, split: int, classifies: bool) -> Trial:
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory() as store:  # a budget needs a ledger; this one lasts as long as the trial
+    # A budget needs a ledger; this one lasts as long as the trial.
+    with tempfile.TemporaryDirectory() as store:
         fitted = fit(told, case.problem, case.method, case.privacy, store=None if case.privacy is None else store)
     seconds = time.perf_counter() - began
     scores = fitted.scores(held) if classifies else fitted.predict(held)

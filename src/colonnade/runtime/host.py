@@ -287,7 +287,8 @@ class LocalNodes:
         self.engine = engine
 
     def reserve(self, terms: Terms, plans: Mapping[str, Plan], keys: Mapping[NodeId, bytes]) -> None:
-        for node in self.nodes.values():  # one after another: behind the first that refuses nobody reserves
+        # One after another: behind the first that refuses nobody reserves.
+        for node in self.nodes.values():
             node.reserve(terms, plans, keys)
 
     def drive(self) -> Outcome:
@@ -374,7 +375,8 @@ class Turns:
         self.failure: ColonnadeError | None = None
 
     def run(self) -> Outcome:
-        with threadpool_limits(limits=1):  # as in one process: results must not depend on threads of linear algebra
+        # As in one process: results must not depend on threads of linear algebra.
+        with threadpool_limits(limits=1):
             return self._run()
 
     def _run(self) -> Outcome:
@@ -384,7 +386,8 @@ class Turns:
             try:
                 found = gather_answers({name: self.hosts[name].outcome() for name in self.names})
                 break
-            except Lost:  # after its last turn: it joins, and finds in its transcript that it has finished
+            except Lost:
+                # After its last turn: it joins, and finds in its transcript that it has finished.
                 self.meet()
             except ColonnadeError as error:
                 if not self.sparing.give_up(error):
@@ -427,9 +430,11 @@ class Turns:
 
     def meet(self) -> None:
         """Let everybody say how far it has come, bring what is missing, and give each a turn."""
-        held: list[Letter] = []  # of those who are lost, who cannot send them again
+        # Of those who are lost, who cannot send them again.
+        held: list[Letter] = []
         while True:
-            ended: dict[NodeId, Turn] = {}  # whoever is at work finishes: its letters are in its transcript
+            # Whoever is at work finishes: its letters are in its transcript.
+            ended: dict[NodeId, Turn] = {}
             for name, promise in self.busy.items():
                 with contextlib.suppress(Exception):
                     ended[name] = promise.result()
@@ -447,7 +452,8 @@ class Turns:
                 break
             except Lost:
                 continue
-            except ColonnadeError as error:  # whoever failed has ended the run, and does not join it again
+            except ColonnadeError as error:
+                # Whoever failed has ended the run, and does not join it again.
                 if self.sparing.give_up(error):
                     continue
                 if self.failure is None:

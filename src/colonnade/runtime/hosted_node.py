@@ -196,7 +196,8 @@ class HostedNode:
             self._told = 0
             node = self.new_node()
             self._count_traffic(node.replay())
-            self._node = node  # not before: half a replay must not go on live
+            # Not before: half a replay must not go on live.
+            self._node = node
         return self._node
 
     def _identity(self) -> bytes:

@@ -101,8 +101,10 @@ class Node:
         self.result = None
         self._relayed = frozenset(setup.relayed)
         self._sealed_kinds = setup.sealed
-        self._fold: Fold | None = None  # what the messages are added to that it waits for
-        self._loaded: set[str] = set()  # folds that a replay has filled with what was saved
+        # What the messages are added to that it waits for.
+        self._fold: Fold | None = None
+        # Folds that a replay has filled with what was saved.
+        self._loaded: set[str] = set()
         self._replies = setup.replies
         self._make = setup.make
         self._program: Program[Any] | None = None  # until it is replayed
@@ -110,14 +112,18 @@ class Node:
         self._listener = listener
         self._tick = 0
         self._round = 0
-        self._missing: set[NodeId] = set()  # of those it waits for, who has not sent yet
+        # Of those it waits for, who has not sent yet.
+        self._missing: set[NodeId] = set()
         self._inbox: dict[NodeId, deque[Letter]] = defaultdict(deque)
         self._unnoted: list[Letter] = []  # that came and have no receipt yet
         self._seen: dict[NodeId, dict[int, bytes]] = defaultdict(dict)
-        self._lost: set[NodeId] = set()  # who was given up: nothing more of it is taken
-        self._next: Counter[NodeId] = Counter()  # place of the next letter to be sent, by receiver
+        # Who was given up: nothing more of it is taken.
+        self._lost: set[NodeId] = set()
+        # Place of the next letter to be sent, by receiver.
+        self._next: Counter[NodeId] = Counter()
         self._inside: dict[NodeId, str] = {}  # by receiver: what this step seals for it
-        self._asked: dict[NodeId, type] = {}  # the kind of the message each node sent last
+        # The kind of the message each node sent last.
+        self._asked: dict[NodeId, type] = {}
 
     # ------------------------------------------------------------------------ for engines
 
@@ -310,7 +316,8 @@ class Node:
 
     def _seal(self, outbox: dict[NodeId, bytes], hidden: Iterable[NodeId]) -> dict[NodeId, bytes]:
         """The same bodies, those for `hidden` encrypted for their receivers: each content once."""
-        places: dict[int, dict[NodeId, int]] = {}  # by content, since a broadcast is one object
+        # By content, since a broadcast is one object.
+        places: dict[int, dict[NodeId, int]] = {}
         for receiver in hidden:
             self._inside[receiver] = type_name(outbox[receiver])
             places.setdefault(id(outbox[receiver]), {})[receiver] = self._next[receiver]

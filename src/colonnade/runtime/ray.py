@@ -78,7 +78,8 @@ class Host:
     def __init__(self) -> None:
         from threadpoolctl import threadpool_limits
 
-        threadpool_limits(limits=1)  # as in one process: results must not depend on threads
+        # As in one process: results must not depend on threads.
+        threadpool_limits(limits=1)
         self.host: HostedNode | None = None
         self.refused: Exception = Fresh()  # why there is no host
         self.leaving = contextlib.ExitStack()
@@ -94,7 +95,8 @@ class Host:
             if terms is not None:
                 host.reserve(*terms)
             self.host = host
-        except Exception as error:  # told to whoever asks next: nobody waits for this call
+        except Exception as error:
+            # Told to whoever asks next: nobody waits for this call.
             self.refused = error
 
     def rise(self) -> None:
@@ -190,14 +192,16 @@ class Ray:
             _check_reachable(address)
         # Ray would report to its makers what runs here; whether it may is for the user to say, by this variable.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "90")  # Ray's own 30 are short on a machine at work
+        # Ray's own 30 are short on a machine at work.
+        os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "90")
         starts = STARTS if address is None else 1
         for attempt in range(1, starts + 1):
             try:
                 with _silence_remarks():
                     ray.init(address, log_to_driver=False, include_dashboard=False, configure_logging=False)
                 break
-            except Exception as error:  # of many kinds, and plain ones: a node that was slow to start is an `Exception`
+            except Exception as error:
+                # Of many kinds, and plain ones: a node that was slow to start is an `Exception`.
                 _end_what_began(error)
                 if attempt == starts:
                     raise _not_there(address, error) from error
@@ -279,7 +283,8 @@ class RayNodes:
         self.hosts = {name: self._host(name) for name in setups}
         parties = {name: setup for name, setup in setups.items() if name != COORDINATOR}
         self.paths = {name: self.path(logs, name, place) for place, name in enumerate(parties)}
-        self.reserved: tuple[Any, ...] | None = None  # what all hosts reserved, for actors that are started again
+        # What all hosts reserved, for actors that are started again.
+        self.reserved: tuple[Any, ...] | None = None
         self.absent = set(parties)  # whose actor has not heard of the run
         self.deaths: Counter[NodeId] = Counter()  # since a party's last answer
         self.setups = {name: _ray().put(setup) for name, setup in parties.items()}
@@ -301,14 +306,16 @@ class RayNodes:
         return Turns(self.hosts, self.listener).run()
 
     def close(self, ending: Ending) -> None:
-        self.reserved = None  # an actor that is started again from here on has nothing left to reserve
+        # An actor that is started again from here on has nothing left to reserve.
+        self.reserved = None
         ask_hosts(self.hosts, lambda _, host: host.close(ending))
 
     def promise(self, name: NodeId, what: str, *arguments: Any) -> Promise[Any]:
         if name == COORDINATOR:
             return Answered(lambda: getattr(self.local, what)(*arguments))
         self.revive(name)
-        if name in self.absent:  # calls of one caller are taken in order: this one comes before the question
+        # Calls of one caller are taken in order: this one comes before the question.
+        if name in self.absent:
             self.absent.discard(name)
             self.actors[name].sit.remote(
                 self.setups[name], self.run, self.paths[name], self.reserved, self.passing is not None
@@ -424,7 +431,8 @@ def _end_what_began(error: BaseException) -> None:
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if end := getattr(frame.f_locals.get("self"), "kill_all_processes", None):
             end(check_alive=False, wait=True)
-    _ray().shutdown()  # a node that came up, and to which Ray then did not connect
+    # A node that came up, and to which Ray then did not connect.
+    _ray().shutdown()
 
 
 def _not_there(address: str | None, error: Exception) -> ColonnadeError:

@@ -286,7 +286,8 @@ def finished_elsewhere(journal: FileLog) -> dict[str, str]:
 def _how(row: Row) -> Ending:
     try:
         return Ending.of(json.loads(row.body)["how"])
-    except (ValueError, KeyError, TypeError) as error:  # nobody has walked the rows that a snapshot vouches for
+    except (ValueError, KeyError, TypeError) as error:
+        # Nobody has walked the rows that a snapshot vouches for.
         raise LedgerDamaged(
             f"row {row.seq} of runs.db, the end of run {row.run}, cannot be read: it was changed. Nothing is released: "
             "restore the newest copy of the file."

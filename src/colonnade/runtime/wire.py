@@ -112,7 +112,8 @@ def decode(body: bytes) -> Any:
         raise error if isinstance(error, WireError) else WireError(f"malformed message: {error}") from error
     except (struct.error, ValueError, IndexError, OverflowError, MemoryError, TypeError) as error:
         raise WireError(f"malformed message: {type(error).__name__}") from error
-    if type(body) is bytes:  # nothing that could change under the cache
+    # Nothing that could change under the cache.
+    if type(body) is bytes:
         _recent.append((body, message))
     return message
 

@@ -74,7 +74,8 @@ class Axis:
     def ticks(self, span: tuple[float, float]) -> Ticks:
         low, high = span
         values = self._decades(low, high) if self.log else []
-        if len(values) < 2:  # no log axis, or one so short that it is almost even
+        # No log axis, or one so short that it is almost even.
+        if len(values) < 2:
             bottom, top = (10.0**low, 10.0**high) if self.log else (low, high)
             step = max(_nice((top - bottom) / 5), 1.0 if self.whole else 0.0)
             values = [k * step for k in range(math.ceil(bottom / step - 1e-9), math.floor(top / step + 1e-9) + 1)]

@@ -82,7 +82,8 @@ def model_section(fit: FitFacts) -> str:
         _path(fit),
     ]
     units = {party: per_unit(fit, party) for party in fit.coefficients}
-    own = any(units.values()) or any(bent.values())  # whether a coefficient may be of another unit than its column
+    # Whether a coefficient may be of another unit than its column.
+    own = any(units.values()) or any(bent.values())
     columns = [
         ("party", [e.party for e in entries]),
         ("column", [e.feature for e in entries]),

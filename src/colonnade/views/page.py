@@ -65,7 +65,8 @@ def check_target(path: str | Path) -> Path:
             raise InvalidInput(f"{target} is a folder; name a file in it.")
         if not target.parent.is_dir():
             raise InvalidInput(f"the folder {target.parent} does not exist; create it, or name another.")
-    except OSError as error:  # a folder that may not be looked into, a name that is too long
+    except OSError as error:
+        # A folder that may not be looked into, a name that is too long.
         raise InvalidInput(f"{target} cannot be written: {error.strerror}. Name another file.") from error
     return target
 

@@ -96,7 +96,8 @@ def _level(column: Mapping[str, Any], value: Any) -> int:
         return (value.month if column["kind"] == "month" else value.isoweekday()) - 1
     levels = column["levels"]
     floats = column["floats"]
-    if isinstance(value, float):  # 1.0 is written "1": the level that means it
+    # 1.0 is written "1": the level that means it.
+    if isinstance(value, float):
         text = str(int(value)) if value.is_integer() and abs(value) < 2.0**53 else repr(value)
         place = levels.get(text, floats.get(text))
     else:

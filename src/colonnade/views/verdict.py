@@ -245,7 +245,8 @@ def tail(epsilon: float, delta: float, rho: float | None, taken: float = 0.0) ->
         return epsilon + math.log(2.0), min(1.0, 2.0 * delta)
     if not taken:
         return rho + 2.0 * math.sqrt(rho * math.log(1.0 / delta)), delta
-    half = (delta - taken) / 2.0  # of what is left of delta: for the noise; the rest, for what releases took
+    # Of what is left of delta: for the noise; the rest, for what releases took.
+    half = (delta - taken) / 2.0
     raised = math.log((delta + taken) / (delta - taken))
     return rho + 2.0 * math.sqrt(rho * math.log(1.0 / half)) + raised, delta
 

@@ -122,7 +122,8 @@ class Reader:
         if not (self.folder / "runs.db").is_file():
             raise InvalidInput(f"{folder} is not a store: it has no runs.db. Name the folder that was given as store=.")
         self._sums: dict[str, tuple[int, float, float, Account]] = {}  # by party: rows, when, how long, what
-        load_all()  # messages of any method may be in the store
+        # Messages of any method may be in the store.
+        load_all()
 
     # -------------------------------------------------------------------------------- runs
 
@@ -344,7 +345,8 @@ class Server:
             title = "The store cannot be read now"
             words = f"{error} Try again in a moment."
             status = 503
-        except ColonnadeError as error:  # such as a damaged fit: its text names the file and what to do
+        except ColonnadeError as error:
+            # Such as a damaged fit: its text names the file and what to do.
             title = "This cannot be shown"
             words = str(error)
             status = 500

@@ -91,7 +91,8 @@ def _from_pandas(frame: Any, names: Sequence[str] | None) -> pl.DataFrame:
         # A column the schema does not name may hold anything: leave it out before converting.
         frame = frame[[name for name in frame.columns if name in set(names)]]
     try:
-        with suppress(ImportError):  # of pyarrow, without which polars takes plain numbers only
+        # Of pyarrow, without which polars takes plain numbers only.
+        with suppress(ImportError):
             return pl.from_pandas(frame)
         return pl.DataFrame([_from_pandas_column(name, frame[name]) for name in _once(frame.columns)])
     except (TypeError, ValueError, OverflowError):
@@ -161,7 +162,8 @@ def days_of(name: str, written: str, missing: str | dt.date, values: pl.Series) 
             other = "%Y-%m-%d" if written != "%Y-%m-%d" else "%d.%m.%Y"
             raise wrong(name, f'{what} Correct them, or write their form, as in format = "{other}", in the schema.')
     elif isinstance(values.dtype, pl.Datetime):
-        values = values.dt.date()  # the day where the clock hangs, for times with a zone
+        # The day where the clock hangs, for times with a zone.
+        values = values.dt.date()
     elif values.dtype != pl.Date:
         advice = 'Convert it to dates, or declare type = "numeric" with bounds.'
         raise InvalidInput(f"column {name!r} holds {values.dtype}, but the schema expects dates. {advice}")

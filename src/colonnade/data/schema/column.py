@@ -342,7 +342,8 @@ def number(what: str, value: object) -> float:
     figure = cast("float", value)
     if not -LARGEST <= figure <= LARGEST:  # also refuses nan
         raise InvalidInput(f"{what} is {figure}. Write a number within ±{LARGEST:g}.")
-    return float(figure) + 0.0  # -0.0 becomes 0.0: equal schemas have equal digests
+    # -0.0 becomes 0.0: equal schemas have equal digests.
+    return float(figure) + 0.0
 
 
 def missing_number(name: str, value: object) -> Missing:

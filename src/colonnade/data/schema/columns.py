@@ -164,7 +164,8 @@ class Numeric(Column):
 
     def propose(self, seen: Look) -> tuple[Numeric, str]:
         low, high, why = column.bounds_of(seen, self.low, self.high)
-        values = round(high - low) + 1 if self.whole else self.values  # still the whole numbers between its bounds
+        # Still the whole numbers between its bounds.
+        values = round(high - low) + 1 if self.whole else self.values
         return replace(self, low=low, high=high, values=values), why
 
     def unscaled(self) -> Plain:
@@ -389,7 +390,8 @@ class Categorical(Column):
         import polars as pl
 
         texts = cells.texts_of(self.name, values)
-        if values.dtype.is_float():  # a number is written "1" or "1.0": the level that means it, unless both are levels
+        # A number is written "1" or "1.0": the level that means it, unless both are levels.
+        if values.dtype.is_float():
             texts = texts.replace({_whole(level): level for level in self.levels if _whole(level) not in self.levels})
         elif pointed := {f"{level}.0": level for level in self.levels if level.removeprefix("-").isdecimal()}:
             # So a file has whole numbers that somebody read as floats before, because of gaps.
@@ -493,7 +495,8 @@ def _check_bounds(column: Numeric | Date, read: Callable[[str, object], Any]) ->
 
 
 def _check_curve(column: Numeric) -> None:
-    for key in ("smooth", "values", "monotone"):  # whole numbers of NumPy, too, as Python's: files are written of them
+    # Whole numbers of NumPy, too, as Python's: files are written of them.
+    for key in ("smooth", "values", "monotone"):
         if isinstance(given := getattr(column, key), np.integer):
             object.__setattr__(column, key, int(given))
     smooth = column.smooth

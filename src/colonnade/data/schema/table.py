@@ -253,7 +253,8 @@ class Schema:
         bounds = [max(f.bound or 0.0 for f in group) for column in self.columns for group in column.groups()]
         total = sum((Fraction(bound) ** 2 for bound in bounds), Fraction(0))
         root = math.hypot(*bounds)
-        while Fraction(root) ** 2 < total:  # a bound that rounding has lowered is none
+        # A bound that rounding has lowered is none.
+        while Fraction(root) ** 2 < total:
             root = math.nextafter(root, math.inf)
         return root
 

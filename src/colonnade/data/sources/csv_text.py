@@ -137,7 +137,8 @@ def _all_records(path: Path, form: CsvForm, block: int) -> Iterator[Records]:
 def _bytes(path: Path, form: CsvForm, block: int) -> Iterator[tuple[bytes, bool]]:
     """The file in UTF-8 without its mark, block by block, and whether it ends."""
     with path.open("rb") as raw:
-        if form.encoding == "utf-8-sig":  # letters that are none are left to first_foreign, which knows their cell
+        # Letters that are none are left to first_foreign, which knows their cell.
+        if form.encoding == "utf-8-sig":
             if raw.read(3) != codecs.BOM_UTF8:
                 raw.seek(0)
             while new := raw.read(block):
@@ -184,7 +185,8 @@ def _without_empty(found: Records, letters: NDArray[np.uint8], starts: Places) -
     if not empty.any():
         return found
     body = letters[: len(found.body)][np.repeat(~empty, sizes + 1)].tobytes()
-    moved = np.cumsum(np.where(empty, sizes + 1, 0))  # bytes taken out up to the end of each record
+    # Bytes taken out up to the end of each record.
+    moved = np.cumsum(np.where(empty, sizes + 1, 0))
     marks = found.marks - moved[np.searchsorted(found.ends, found.marks)]
     return Records(body, (found.ends - moved)[~empty], marks, found.lines[~empty], found.quoted)
 
@@ -201,7 +203,8 @@ def _read_anew(data: bytes, mark: int, line: int, last: bool) -> tuple[Records, 
         rows.append(row)
         lines.append(line + read[-1])
         read.append(reader.line_num)
-    whole = len(rows) if last else max(len(rows) - 1, 0)  # the last one may go on in what is not read yet
+    # The last one may go on in what is not read yet.
+    whole = len(rows) if last else max(len(rows) - 1, 0)
     kept = [k for k in range(whole) if rows[k]]
     written = io.StringIO()
     csv.writer(written, delimiter=between, lineterminator="\n").writerows(rows[k] for k in kept)
@@ -361,7 +364,8 @@ def _moment(cells: pl.Series, unit: Any, *, fraction: bool, zone: bool) -> pl.Se
         digits = part.str.slice(1).str.pad_end(9, "0").cast(pl.Int64, strict=False).fill_null(0)
         moment = moment + pl.duration(nanoseconds=digits, time_unit="ns")
     fits = part.is_null() | pl.lit(fraction)
-    if unit == "ns":  # 64 bits of them reach 292 years from 1970; polars would wrap round
+    # 64 bits of them reach 292 years from 1970; polars would wrap round.
+    if unit == "ns":
         fits &= filled.str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="ms", strict=False).is_between(*NANOSECONDS)
     if zone:
         bare = offset.str.replace_all(r"[Z:+-]", "").str.pad_end(4, "0").cast(pl.Int64, strict=False)

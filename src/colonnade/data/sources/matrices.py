@@ -99,7 +99,8 @@ def _two_runs(chunks: Callable[[], Iterator[Chunk]], tell: Progress, columns: in
         tell(0.5 * chunk.done)
     if rows == 0:
         raise InvalidInput(NO_ROW)
-    skip = int(counts[0] == 0 and counts.size > 1)  # with a public width nothing is numbered 0
+    # With a public width nothing is numbered 0.
+    skip = int(counts[0] == 0 and counts.size > 1)
     ends = np.concatenate([[0], np.cumsum(counts)])
     small = rows < 2**31 and ends[-1] < 2**31
     indices = np.empty(ends[-1], np.int32 if small else np.int64)

@@ -61,7 +61,8 @@ class Sql:
                 reader = cursor.fetch_record_batch()
             except Exception as error:
                 said = self._about_the_query(error)
-            if said is not None:  # outside, so that no traceback shows what the driver quotes
+            # Outside, so that no traceback shows what the driver quotes.
+            if said is not None:
                 raise InvalidInput(f"{self.shown}: {said}")
             yield reader
 
@@ -103,7 +104,8 @@ class Sql:
             said = "databases need the drivers of an extra: pip install 'colonnade[sql]'."
         except Exception as error:
             said = _about_the_connection(str(error))
-        raise InvalidInput(f"{self.shown}: {said}")  # outside: the driver's own message may hold a part of the address
+        # Outside: the driver's own message may hold a part of the address.
+        raise InvalidInput(f"{self.shown}: {said}")
 
     def _about_the_query(self, error: Exception) -> str:
         """What is wrong with a query. Only messages about its words are passed on: others may quote cells."""

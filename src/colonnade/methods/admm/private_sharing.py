@@ -105,7 +105,8 @@ def coordinator(job: Job, terms: _Terms) -> Program[Answer]:
     intercept = 0.0
     for t in range(terms.rounds):
         point = len(parties) * (mean + u)
-        if job.problem.intercept:  # means over all rows, whose noise is small
+        # Means over all rows, whose noise is small.
+        if job.problem.intercept:
             intercept = level(job, y) - len(parties) * float(np.mean(mean))
         z = (prox(point + intercept) - intercept) / len(parties)
         u = u + mean - z
@@ -246,7 +247,8 @@ class Moves:
 
 def row_moves(rho: float, ridge: float, radius: float, norm: float, reach: float) -> Moves:
     """One row of norm ≤ norm is replaced; |residuals| ≤ reach, ‖x‖ ≤ radius (docs/understand/privacy/admm.md)."""
-    push = rho * norm * (norm * radius + reach)  # the most that one row adds to the gradient
+    # The most that one row adds to the gradient.
+    push = rho * norm * (norm * radius + reach)
     return Moves(math.hypot(2.0 * norm * radius, push / math.sqrt(ridge * rho)), min(2.0 * radius, 2.0 * push / ridge))
 
 
@@ -277,7 +279,8 @@ class _Terms:
 
     @property
     def scope(self) -> Scope:
-        return Scope.JOINT if self.columns else Scope.OWN  # a column lives at one party, a row at all
+        # A column lives at one party, a row at all.
+        return Scope.JOINT if self.columns else Scope.OWN
 
     def bounded(self, block: Block, norm: float) -> Any:
         """The block with rows clipped to their norm, or entries to what bounds a column's; stored as it was."""
@@ -374,6 +377,7 @@ def level(job: Job, y: Floats) -> float:
 def _clip_rows(count: int, norm: float, rows: NDArray[np.int64], values: Floats) -> Floats:
     largest = np.zeros(count)
     np.maximum.at(largest, rows, np.abs(values))
-    shape = values / np.where(largest > 0.0, largest, 1.0)[rows]  # squares of it neither over- nor underflow
+    # Squares of it neither over- nor underflow.
+    shape = values / np.where(largest > 0.0, largest, 1.0)[rows]
     size = np.sqrt(np.bincount(rows, np.square(shape), minlength=count))
     return np.asarray(shape * np.minimum(largest, norm / np.maximum(size, 1.0))[rows])

@@ -218,7 +218,8 @@ def party(job: Job, block: Block, gate: Gate, settings: SharingADMM) -> Program[
                     x = start.own(gate.node, x.shape)
                     start = None
                     prediction = w = block.scores(x)
-                    rho_old = math.inf  # the next z is this prediction, whatever v will be
+                    # The next z is this prediction, whatever v will be.
+                    rho_old = math.inf
                 else:
                     z = w - v / (rho if math.isnan(rho_old) else rho_old)
                     if drop:

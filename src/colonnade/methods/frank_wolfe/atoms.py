@@ -190,12 +190,14 @@ class _OwnGroups(Source):
     mine: dict[int, Floats] = field(default_factory=dict)  # unit vector over the block by number of the atom
 
     def steepest(self, slope: Floats) -> tuple[int, float]:
-        order = self.block.by_position  # one order of summation, whoever holds the group
+        # One order of summation, whoever holds the group.
+        order = self.block.by_position
         scores = self.block.correlations(slope)
         largest = float(np.max(np.abs(scores)))
         if not np.isfinite(largest):
             raise InvalidInput("the gradient holds NaN or infinity: check the features, or scale them down.")
-        scale = 2.0 ** float(np.frexp(largest)[1])  # a power of two: scaling changes no digit, and no square vanishes
+        # A power of two: scaling changes no digit, and no square vanishes.
+        scale = 2.0 ** float(np.frexp(largest)[1])
         sums = np.bincount(self.owner[order], weights=np.square(scores[order] / scale))
         groups = np.unique(self.owner)
         self.best = int(groups[np.argmax(sums[groups])])

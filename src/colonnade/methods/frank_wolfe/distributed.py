@@ -228,7 +228,8 @@ class Walk:
         self.settings = settings
         self.track = Track(y)
         self.corrector = Corrector(self.problem.loss, hull, y, self.problem.intercept)
-        self.feasible = hull.contains(np.zeros(1))  # a simplex does not hold zero: the first step goes all the way
+        # A simplex does not hold zero: the first step goes all the way.
+        self.feasible = hull.contains(np.zeros(1))
         self.track.intercept = self._intercept()
         self.objective = math.inf
         self.gap = math.inf

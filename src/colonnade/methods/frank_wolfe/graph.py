@@ -107,7 +107,8 @@ class Tree:
             fetch = turn.wanted(top)
             note = turn.note()
         else:
-            fetch = isinstance(answer, Best)  # sent back to me: the winner is in my subtree, and its column is wanted
+            # Sent back to me: the winner is in my subtree, and its column is wanted.
+            fetch = isinstance(answer, Best)
         if isinstance(answer, Wave):
             wave = answer
         elif not fetch:
@@ -135,7 +136,8 @@ class Flood:
         # hops from whoever made this bid to me
         best = turn.bid
         mine = 0
-        heard: dict[str, tuple[int, int]] = {}  # by neighbour: the place it sent last, and the hop it first did
+        # By neighbour: the place it sent last, and the hop it first did.
+        heard: dict[str, tuple[int, int]] = {}
         for hop in range(1, self.diameter + 1):
             inbox = yield from ask(self.neighbours, best, Best)
             for name, bid in inbox.items():

@@ -88,7 +88,8 @@ class Chosen:
 
     def __init__(self, features: int) -> None:
         self._features = features
-        self._examples: list[Any] = []  # as they came: features, then the label; dense, or a CSC column
+        # As they came: features, then the label; dense, or a CSC column.
+        self._examples: list[Any] = []
         self.labels: list[float] = []
 
     def __len__(self) -> int:
@@ -161,7 +162,8 @@ class DualWalk:
         self.weights = np.zeros(0)
         self.objective = math.inf
         self.gap = math.inf
-        self.squares = np.zeros((0, 0))  # K̃ between the chosen examples, where weights are re-solved
+        # K̃ between the chosen examples, where weights are re-solved.
+        self.squares = np.zeros((0, 0))
 
     def ends(self, t: int, score: float) -> bool:
         """Look at the gap, given the lowest entry of K̃α; whether this is the end   (line 7)."""
@@ -225,7 +227,8 @@ class DualWalk:
         if value < 0.0:
             raise not_positive()
         before_value = float(self.weights @ (self.squares @ self.weights))
-        if value <= before_value:  # rounding, or a solve cut short, must not raise the objective
+        # Rounding, or a solve cut short, must not raise the objective.
+        if value <= before_value:
             self.weights = best
         self.objective = min(value, before_value)
 

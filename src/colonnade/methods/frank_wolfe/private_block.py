@@ -252,7 +252,8 @@ def inside_coordinator(job: Job, gate: Gate, spend: Spend) -> Program[Answer]:
             columns[who, index] = numbers(sent.values.value, (roster.rows,), who)
         for own in (*x.values(), prediction):
             own *= 1.0 - step_size(t)
-        x[who][index] -= step_size(t) * radius * sign  # the sign drawn is that of the slope; the vertex is its opposite
+        # The sign drawn is that of the slope; the vertex is its opposite.
+        x[who][index] -= step_size(t) * radius * sign
         prediction -= step_size(t) * radius * sign * columns[who, index]
     yield from tell({p: Finish(x.get(p, np.zeros(0)), 0.0) for p in roster.parties}, Done)
     return Answer(x, 0.0, objective=None, gap=None, status=Status.FIXED_ROUNDS, remarks=spend.remarks(job))
@@ -451,7 +452,8 @@ class Estimates:
         self.rows, self.count = sketches.shape
         sigma = spend.sigma(job.roster.unit.rows)
         chance = CHANCE / 3.0
-        self.noise = self.rows * sigma**2  # what it adds to the square of a sketch's length, on average
+        # What it adds to the square of a sketch's length, on average.
+        self.noise = self.rows * sigma**2
         self.hashed = self.rows < job.roster.rows
         self.moments = sketches.T @ sketches
         # ‖Ĵa‖² is (‖a‖² + noise)·χ²/rows; a column of n entries within ±B is no longer than B√n.

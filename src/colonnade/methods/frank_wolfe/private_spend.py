@@ -116,7 +116,8 @@ def best_sketch_rows(n: int, best: float) -> int:
 
 
 def step_size(t: int) -> float:
-    return 2.0 / (t + 3)  # from t = 1 on: a first step of 1 would forget that x starts at 0
+    # From t = 1 on: a first step of 1 would forget that x starts at 0.
+    return 2.0 / (t + 3)
 
 
 def ball_of(job: Job) -> L1Ball:

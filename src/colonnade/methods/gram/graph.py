@@ -189,7 +189,8 @@ class GraphLine:
         me = self.mail.me
         to = {name: exchange.senders(name) for name in mail.names if exchange.senders(name)}
         mine: tuple[Released[bytes], ...] = ()
-        if blind is not None:  # W, for all of them; then B of each, for it alone
+        # W, for all of them; then B of each, for it alone.
+        if blind is not None:
             mine = mail.seal(self.gate, (blind,), to[me])
             for sender, one in noisy.items():
                 mine += mail.seal(self.gate, (one,), (sender,))
@@ -221,12 +222,14 @@ def peer(form: Lattice, block: Block, gate: Gate, topology: Topology | Changing 
         whole = all(map(told.layout.whole, plan.job.roster.with_columns))
         came, shortened = yield from _release(plan, told, block, mail, gate)
         sums = class_sums(plan, came, np.zeros(0))
-    nobody = Losses(plan.job.roster)  # is lost: every agent passes on what others say
+    # Is lost: every agent passes on what others say.
+    nobody = Losses(plan.job.roster)
     planned = plan_gram(form, sums, nobody)
     told = yield from _agree(plan, planned.figures, planned.frame, mail, gate)
     came, own = yield from _release(plan, told, block, mail, gate)
     answer = conclude(outcome_of(form, planned, told, gram_matrix(told.layout, came), sums, nobody, whole=whole))
-    if shortened is None:  # later rows are cut to what class sums say, not to their bound
+    # Later rows are cut to what class sums say, not to their bound.
+    if shortened is None:
         shortened = own
     return Own(answer.coefficients.get(me, np.zeros(0)), gate.receipt(), shortened=shortened, answer=answer)
 

@@ -213,7 +213,8 @@ def upload(
             request = yield from ask_one(COORDINATOR, masked, Next | SendParts)
     if not isinstance(request, SendParts):
         raise ProtocolError(f"{COORDINATOR!r} asked for more rows than there are")
-    if stage.pairs:  # else nothing is left out, and the coordinator has waited for nobody since seeds were due
+    # Else nothing is left out, and the coordinator has waited for nobody since seeds were due.
+    if stage.pairs:
         losses.told(request.lost, me, STAGES[stage.name])
     return corrections.covered(losses.lost)
 

@@ -200,7 +200,8 @@ class RunPlan:
     @cached_property
     def rule(self) -> GramRule:
         sizes = self.job.roster.rows, self.columns.owner.size, rule_rho(self.job)
-        if self.settings.purpose == "inference":  # rows as they are, and the whole budget on one release of them
+        # Rows as they are, and the whole budget on one release of them.
+        if self.settings.purpose == "inference":
             return as_they_are(*sizes[1:])
         classes = self.job.problem.loss.classifies
         hats = self.columns.hats
@@ -311,7 +312,8 @@ def plan_joint(
             norm2 = {party: squares + rounding_room(job, party, step) for party, squares in norm2.items()}
         whole = max(1, sum(norm2.values()))
         constant, label = (max(1, round(math.sqrt(share * whole))) for share in (rule.constant_share, rule.label_share))
-        if exact:  # labels on a grid of a power of two stay what they are
+        # Labels on a grid of a power of two stay what they are.
+        if exact:
             label = 1 << (label.bit_length() - 1)
         return Figures("joint", step, bits, norm2, widths, constant, label, job.roster.rows)
 
@@ -343,7 +345,8 @@ def _fitted(
     needs."""
 
     def at(levels: int) -> tuple[Figures, int]:
-        step = 2.0 ** math.ceil(math.log2(largest / levels))  # a power of two keeps columns of zeros and ones exact
+        # A power of two keeps columns of zeros and ones exact.
+        step = 2.0 ** math.ceil(math.log2(largest / levels))
         made = figures(step, OWN.bits)
         spread = MARGIN * 1.5 * noise(made)  # of two shares' noise
         products = made.rows * (largest / step + 1.0) * beside(made) + spread
@@ -444,7 +447,8 @@ def audience(job: Job) -> Audience:
 
 
 def _up(value: float) -> float:
-    return math.nextafter(value * (1 + 2**-44), math.inf)  # over the rounding of the sums and roots before
+    # Over the rounding of the sums and roots before.
+    return math.nextafter(value * (1 + 2**-44), math.inf)
 
 
 # ------------------------------------------------------------------------------------------------ noisy labels

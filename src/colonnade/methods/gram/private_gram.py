@@ -89,7 +89,8 @@ def conclude(came: Outcome) -> Answer:
         curves=curves,
         select=select,
     )
-    counted = came.sums if came.counted else None  # of rows that were shortened they count nothing
+    # Of rows that were shortened they count nothing.
+    counted = came.sums if came.counted else None
     known = job, came.gram, frame, came.rule.name, settings.cross, came.figures
     release = released_gram(*known, proven=came.proven, sums=counted)
     sums = None if came.sums is None else came.sums.of(frame.keep)

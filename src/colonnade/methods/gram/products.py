@@ -276,7 +276,8 @@ def check_prepare(plan: RunPlan, name: str, told: Prepare) -> Prepared:
         widths[job.roster.label] += 1
     norm2 = dict(zip(parties, map(int, told.norm2), strict=True))
     figures = Figures(names[name], told.step, told.bits, norm2, widths, told.constant, told.label, job.roster.rows)
-    if sums:  # all of it is public: every party works it out for itself
+    # All of it is public: every party works it out for itself.
+    if sums:
         agreed = figures == plan.sums and told.keep.size == every
         agreed = agreed and not told.centre.any() and bool((told.scale == 1).all())
     else:
@@ -410,7 +411,8 @@ def release_in_stages(form: Staged, block: Block, gate: Gate) -> Program[tuple[F
         seeds = yield from exchange_seeds(told.digest, form.partners(told, gate.node), gate, losses, STAGES[stage])
         own = own_rows(plan, told, block, gate, request.labels)
         parts = yield from form.release_stage(told, own, seeds, losses)
-        if stage == plan.stages[0]:  # later ones are cut to what class sums say, not to their bound
+        # Later ones are cut to what class sums say, not to their bound.
+        if stage == plan.stages[0]:
             shortened = own.rows.shortened
         request = yield from ask_one(COORDINATOR, parts, Prepare | Finish)
     if not isinstance(request, Finish):

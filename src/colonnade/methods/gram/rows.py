@@ -72,9 +72,11 @@ class IntegerRows:
         if self._sparse:
             with np.errstate(over="ignore", invalid="ignore"):  # as in `clean_cells`
                 self._matrix = sparse.csr_array(block.matrix[:, grid.keep], dtype=np.float64, copy=True)
-                self._matrix.sum_duplicates()  # what is stored twice at one place is one entry
+                # What is stored twice at one place is one entry.
+                self._matrix.sum_duplicates()
             self._matrix.data = clean_cells(self._matrix.data)
-        self.shortened = 0  # rows that were over the bound: for this party's operator, never for anybody else
+        # Rows that were over the bound: for this party's operator, never for anybody else.
+        self.shortened = 0
 
     def rows(self, first: int, count: int, *beside: Integers) -> Integers:
         """Rows `first` to `first + count`, as integers; `beside` has the same rows of columns behind them."""
@@ -152,7 +154,8 @@ def grid(
     bound, binary, nonnegative = entry_bounds(job, party)
     low = np.where(nonnegative, 0.0, -bound)[keep]
     bound = bound[keep]
-    reach = math.isqrt(figures.norm2[party])  # no entry is longer than its row; and a number that large fits an integer
+    # No entry is longer than its row; and a number that large fits an integer.
+    reach = math.isqrt(figures.norm2[party])
     ends = [(end - centre) * scale / figures.step / unit for end in (low, bound)]
     low, high = (np.trunc(end * (1 + 1e-12)) if whole else np.rint(end) for end in ends)
     low, high = (np.clip(end, -reach, reach).astype(np.int64) for end in (low, high))

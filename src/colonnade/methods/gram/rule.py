@@ -466,7 +466,8 @@ def _proven(pull2: Floats, noise2: Floats) -> Floats:
     less CONFIDENCE standard deviations of that difference."""
     m = np.arange(1, pull2.size + 1)
     tail = m / pull2.size
-    edge = ndtri(1.0 - tail / 2.0)  # beyond ±edge lies this share of normal draws, and their mean square is:
+    # Beyond ±edge lies this share of normal draws, and their mean square is:
+    edge = ndtri(1.0 - tail / 2.0)
     largest = 1.0 + 2.0 * edge * np.exp(-0.5 * np.square(edge)) / math.sqrt(2.0 * math.pi) / tail
     noise = np.cumsum(noise2)
     above = np.cumsum(pull2) - largest * noise

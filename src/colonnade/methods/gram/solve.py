@@ -195,7 +195,8 @@ def _borne_out(
         doubt = 4.0 * float(np.square(apart) @ pulls) + 2.0 * float(np.sum(np.square(products) * of_gram))
         gained = tried.explained - lines[0].explained - proof * math.sqrt(doubt)
         whole = tried.moments.label_square - tried.moments.label_mean**2
-        if most < gained and tried.explained <= BEYOND * whole:  # what explains far more than there is explains noise
+        # What explains far more than there is explains noise.
+        if most < gained and tried.explained <= BEYOND * whole:
             best = tried
             most = gained
     assert best is not None
@@ -214,7 +215,8 @@ def _weighted(gram: Gram, frame: RowFrame, at: Indices, weight: Floats) -> tuple
     beside = np.append(weight, [1.0, 1.0])
     matrix, noise = (part[np.ix_(both, both)] * np.outer(beside, beside) for part in (gram.matrix, gram.noise))
     fewer = replace(frame, keep=frame.keep[at], centre=frame.centre[at], doubt=frame.doubt[at])
-    if not weight.any():  # a column that goes with nothing: its coefficient is 0
+    # A column that goes with nothing: its coefficient is 0.
+    if not weight.any():
         matrix[0, 0] = abs(gram.matrix[at[0], at[0]]) + 1.0
         weight = np.ones(1)
     return Gram(matrix, noise), replace(fewer, scale=frame.scale[at] * weight)
@@ -372,7 +374,8 @@ def _spread(problem: Problem, m: _Moments, model: _Model, x: Floats, rows: int) 
     inverse = np.zeros(curvature.shape)
     inverse[np.ix_(used, used)] = _inverse(curvature[np.ix_(used, used)])
 
-    ratio = model.curvature / model.pull  # times this, scores of the loss are least-squares scores of y
+    # Times this, scores of the loss are least-squares scores of y.
+    ratio = model.curvature / model.pull
     level = m.label_mean - ratio * float(m.mean @ x) if problem.intercept else 0.0
     noise = _gradient_noise(m, ratio * x, level) / rows**2
     whole = m.label_square - m.label_mean**2
@@ -416,7 +419,8 @@ def _uncovered(problem: Problem, rule: GramRule, m: _Moments, x: Floats, spread:
 def _inverse(curvature: Floats) -> Floats:
     try:
         return np.asarray(linalg.cho_solve(linalg.cho_factor(curvature), np.eye(len(curvature))))
-    except linalg.LinAlgError:  # without noise and ridge, columns may depend on each other
+    except linalg.LinAlgError:
+        # Without noise and ridge, columns may depend on each other.
         return np.asarray(np.linalg.pinv(curvature, hermitian=True), dtype=np.float64)
 
 

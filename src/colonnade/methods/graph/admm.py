@@ -101,7 +101,8 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
     rows = block.rows
     responses = job.roster.responses
     holds_labels = gate.node == job.roster.label
-    if holds_labels:  # offsets and weights become a part of its own loss, and nobody else's
+    # Offsets and weights become a part of its own loss, and nobody else's.
+    if holds_labels:
         problem, labels = adjusted(job, block.own_labels())
         job = replace(job, problem=problem)
         block = replace(block, labels=labels)

@@ -63,7 +63,8 @@ class Links:
         self.relaxation = relaxation
         self.pairs = np.zeros((2, len(neighbours), math.prod(shape)))
         self.middle = np.zeros_like(self.pairs[0])
-        self.squares = np.full((len(neighbours), self.FIGURES), np.inf)  # of each link's residuals, when it last met
+        # Of each link's residuals, when it last met.
+        self.squares = np.full((len(neighbours), self.FIGURES), np.inf)
 
     @property
     def weight(self) -> float:
@@ -157,7 +158,8 @@ class Accord:
         self.tolerance = tolerance
         self.rule = rule or Balance()
         self.flood = np.zeros(self.rule.FIGURES)
-        self.round = self.due = 0  # due: the round in which the next flood ends
+        # `due` is the round in which the next flood ends.
+        self.round = self.due = 0
         # disagreement and movement, relative
         self.last = (math.inf, math.inf)
         self.agreed = False

@@ -213,7 +213,8 @@ class GraphTLS(GraphMethod):
 
     def check(self, job: Job) -> None:
         problem = job.problem
-        if job.roster.by_rows:  # over split columns sums go along a tree, whose links never rest
+        # Over split columns sums go along a tree, whose links never rest.
+        if job.roster.by_rows:
             check_meetings(self.topology, self.rounds)
         plain = problem.penalty is None and problem.constraint is None and not problem.intercept
         if not isinstance(problem.loss, self.LOSSES) or not plain:

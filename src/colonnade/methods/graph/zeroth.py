@@ -75,7 +75,8 @@ class Guess:
         """The mean of `draws` two-point guesses at x, in step t of a descent."""
         u1 = SMOOTHING / t
         u2 = SMOOTHING / (x.size * t) ** 2
-        u2 = max(u2, 1e-7)  # below it, the difference of two values is rounding
+        # Below it, the difference of two values is rounding.
+        u2 = max(u2, 1e-7)
         total = np.zeros(x.size)
         for _ in range(self.draws):
             first, second = self.rng.normal(size=(2, x.size))

@@ -124,7 +124,8 @@ class Lines:
         self._attempt = 0
         self._changed = threading.Condition()
         self._strangers = 0
-        self._told: dict[tuple[str, str], float] = {}  # when something was logged last, by whom it is about
+        # When something was logged last, by whom it is about.
+        self._told: dict[tuple[str, str], float] = {}
         self._guests: set[asyncio.Task[None]] = set()
         self._secured = None if listen is None else tls_context(tls, load(tls), ssl.PROTOCOL_TLS_SERVER)
         self._door = None if listen is None else door(listen)
@@ -202,7 +203,8 @@ class Lines:
         for task in (ending := [*tasks, *self._guests]):
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
-        for _ in range(4):  # aborted transports close their sockets in the next rounds of the loop
+        # Aborted transports close their sockets in the next rounds of the loop.
+        for _ in range(4):
             await asyncio.sleep(0)
 
     async def _converse(self, line: DirectLine, talk: Talk) -> None:
@@ -252,7 +254,8 @@ class Lines:
                 await write_envelopes(talk.writer, *wire.envelopes(wire.EnvelopeKind.ANSWER, talk.told, b""))
             with self._changed:
                 waiting = list(islice(line.unconfirmed, talk.sent - talk.confirmed, None))
-            for message in waiting[:1]:  # one at a time: confirmations go between them
+            # One at a time: confirmations go between them.
+            for message in waiting[:1]:
                 talk.sent += 1
                 for envelope in wire.envelopes(wire.EnvelopeKind.REQUEST, talk.sent, message):
                     await write_envelopes(talk.writer, envelope)
@@ -310,7 +313,8 @@ class Lines:
         if self._revoked is not None and (listed := self._revoked.holds(talk.serial)) is not False:
             if listed:
                 raise Malformed(Reason.REVOKED)
-            raise LineLost  # until the list can be read letters take the other road
+            # Until the list can be read letters take the other road.
+            raise LineLost
 
     def _prove(self, writer: asyncio.StreamWriter, line: DirectLine) -> int:
         """The serial number of a certificate that proves who is at the other end."""
@@ -318,7 +322,8 @@ class Lines:
         try:
             certificate = x509.load_der_x509_certificate(shown or b"")
             check_peer(certificate, line.name, line.neighbour.pin, self._revoked)
-        except ValueError:  # the authority signed it, and it cannot be read
+        except ValueError:
+            # The authority signed it, and it cannot be read.
             raise Malformed(Reason.NAME) from None
         return certificate.serial_number
 
@@ -381,7 +386,8 @@ class Lines:
             await self._converse(line, talk)
         except ssl.SSLCertVerificationError as error:
             raise Malformed(Reason.TLS) from error
-        except (*_GONE, UnicodeError) as error:  # the last: the host has no name of that form
+        except (*_GONE, UnicodeError) as error:
+            # The last: the host has no name of that form.
             raise LineLost from error
         finally:
             if writer is not None:
@@ -394,11 +400,13 @@ class Lines:
         while True:
             try:
                 came, _ = await loop.sock_accept(door)
-            except OSError:  # too many open files: the lines there are matter more
+            except OSError:
+                # Too many open files: the lines there are matter more.
                 await asyncio.sleep(1.0)
                 continue
             if self._strangers >= STRANGERS + len(self._lines):
-                self.metrics.refuse("busy")  # counted and not logged: a crowd would fill the disk
+                # Counted and not logged: a crowd would fill the disk.
+                self.metrics.refuse("busy")
                 came.close()
                 continue
             self._strangers += 1

@@ -113,7 +113,8 @@ def _plain(host: str) -> str:
 def _taken_at(port: int) -> Iterator[tuple[int, Peer]]:
     """The files of this process that are connections taken at a port, and who is at the other end."""
     for file in [int(one.name) for one in _FILES.iterdir()]:
-        with contextlib.suppress(OSError):  # it was closed meanwhile, or is no such thing
+        # It was closed meanwhile, or is no such thing.
+        with contextlib.suppress(OSError):
             if stat.S_ISSOCK(os.fstat(file).st_mode) and (peer := _peer(file, port)) is not None:
                 yield file, peer
 
@@ -122,7 +123,8 @@ def _peer(file: int, port: int) -> Peer | None:
     with socket.socket(fileno=os.dup(file)) as one:
         if one.family not in (socket.AF_INET, socket.AF_INET6) or one.getsockname()[1] != port:
             return None
-        host, at, *_ = one.getpeername()  # whoever listens has none, which is an OSError
+        # Whoever listens has none, which is an OSError.
+        host, at, *_ = one.getpeername()
         return _plain(host), at
 
 

@@ -270,7 +270,8 @@ class Switchboard:
         if call.future.done():
             return
         with line.lock:
-            if call in line.waiting:  # it was never sent, so it need not be; one that was sent keeps its place
+            # It was never sent, so it need not be; one that was sent keeps its place.
+            if call in line.waiting:
                 line.waiting.remove(call)
                 line.room.notify_all()
             here = "connected" if line.stream is not None else "not connected"
@@ -295,10 +296,12 @@ class Switchboard:
                 yield from self._take_turns(line, stream, arriving)
         except Malformed as refused:
             yield self._refusal(stream.claimed, refused.reason)
-        except ValueError:  # a certificate that the authority signed and that cannot be read
+        except ValueError:
+            # A certificate that the authority signed and that cannot be read.
             yield self._refusal(stream.claimed, Reason.NAME)
         except (grpc.RpcError, _Gone):
-            pass  # the connection broke; the party will dial again
+            # The connection broke; the party will dial again.
+            pass
         finally:
             if line is not None:
                 self._leave(line, stream)

@@ -204,7 +204,8 @@ class _Party:
                     agreed = secured.recv(1)
                 except TimeoutError as error:
                     raise _HubLost("silent", self.address) from error
-                except OSError:  # an alert, or a reset: it hung up less politely
+                except OSError:
+                    # An alert, or a reset: it hung up less politely.
                     agreed = b""
         if shown is None or not agreed:
             raise _HubLost("unwelcome", self.address, self.tls.certificate)
@@ -253,7 +254,8 @@ class _Party:
 
             def ended() -> None:
                 outbox.close()
-                if self.call is call:  # told by gRPC's thread: ours may be waiting for an operator's answer
+                # Told by gRPC's thread: ours may be waiting for an operator's answer.
+                if self.call is call:
                     self.tell("lost")
 
             self.deadline = time.monotonic() + GREETING_SECONDS
@@ -319,7 +321,8 @@ class _Party:
         self.deadline = None
         if self.hub is not None:
             self.metrics.reconnected()
-        if said.session != self.hub:  # a hub that was restarted counts from 1 again
+        # A hub that was restarted counts from 1 again.
+        if said.session != self.hub:
             self.hub = said.session
             self.last = 0
         self.said.clear()
@@ -354,7 +357,8 @@ class _Outbox:
     def __init__(self, address: str) -> None:
         self.address = address
         self._held: SimpleQueue[bytes | None] = SimpleQueue()
-        self._room: SimpleQueue[None] = SimpleQueue()  # one entry for each envelope that may still come
+        # One entry for each envelope that may still come.
+        self._room: SimpleQueue[None] = SimpleQueue()
         for _ in range(_QUEUED):
             self._room.put(None)
         self._closed = False
