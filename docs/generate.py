@@ -287,7 +287,7 @@ def limits() -> str:
     streams = f"{hub.STREAMS_AT_ONCE} at once, then {hub.STREAMS_A_SECOND:g} a second"
     proposals = f"{party_service.PROPOSALS_AT_ONCE} at once, then {party_service.PROPOSALS_A_SECOND:g} a second"
     answered = f"{page_server.CONNECTIONS}; {page_server.A_SOURCE}"
-    places = {
+    places: dict[str, list[tuple[str, object, str]]] = {
         "coordinator's port": [
             ("connections that have not greeted, an address", doorkeeper.A_SOURCE, "oldest hung up"),
             ("the same, of all addresses", doorkeeper.IN_ALL, "oldest hung up"),
@@ -404,25 +404,6 @@ def toml(value: Any) -> str:
             return str(plain)
 
 
-def signatures() -> str:
-    """How a fit is called, and the names of what a federation, a fit and its communication can do."""
-    from colonnade import Communication, Federation, Fit, fit
-
-    lines = [f"- `co.fit{call(fit)}`"]
-    for owner in (Federation, Fit, Communication):
-        public = [name for name in vars(owner) if not name.startswith("_")]
-        called = [name for name in public if callable(getattr(owner, name)) and inspect.getdoc(getattr(owner, name))]
-        lines.append(f"- `{owner.__name__}`: {', '.join(f'`{name}`' for name in called)}")
-    return "\n".join(lines)
-
-
-def call(function: Callable[..., Any]) -> str:
-    """A signature without types."""
-    given = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
-    plain = [p.replace(annotation=inspect.Parameter.empty) for p in given]
-    return str(inspect.Signature(plain))
-
-
 def commands() -> str:
     """The command line: every command at its top, with the names of those below it."""
     import typer.main
@@ -492,7 +473,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "rooms": rooms,
     "names": names,
     "settings": settings,
-    "signatures": signatures,
     "commands": commands,
 }
 
