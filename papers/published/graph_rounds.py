@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.kernels.descent import coordinate_descent
+from colonnade.kernels.prox import coordinate_descent
 from colonnade.problem import ElasticNet, Lasso, Penalty, Topology
 from colonnade.problem.nearest import Nearest, nearest
 

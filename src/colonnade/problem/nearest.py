@@ -24,8 +24,7 @@ from scipy import linalg, sparse
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.kernels.descent import block_descent, look_ahead
-from colonnade.kernels.prox import project_l2
+from colonnade.kernels.prox import block_descent, look_ahead, project_l2
 from colonnade.problem.penalties import ElasticNet, Free, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge, Within
 from colonnade.problem.sets import L2Ball
 

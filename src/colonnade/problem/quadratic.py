@@ -29,7 +29,7 @@ from scipy import linalg
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.curves import increments
-from colonnade.kernels.descent import coordinate_descent, look_ahead
+from colonnade.kernels.prox import coordinate_descent, look_ahead
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge
 from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
 
