@@ -17,7 +17,7 @@ from typing import Any
 _NAMES = {  # the public names, by the module that defines them
     "attacks.run": "audit",
     "data.federation": "Federation",
-    "data.schema.columns": "Numeric Binary Categorical Plain Date",
+    "data.schema.columns": "Numeric Binary Categorical Plain Date Unknown",
     "data.schema.table": "Schema",
     "data.sources": "read",
     "errors": (
@@ -54,6 +54,7 @@ _NAMES = {  # the public names, by the module that defines them
     "runs.fit": "fit",
     "runs.inference": "Inference",
     "runs.jobs": "Jobs",
+    "runs.look": "Looked look",
     "runs.release": "Release",
     "runs.result": "Fit load",
     "runs.scoring": "score",

@@ -26,7 +26,10 @@ def schema(**curve):
 
 
 def dense(encoded):
-    matrix = encoded.matrix
+    return dense_matrix(encoded.matrix)
+
+
+def dense_matrix(matrix):
     return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
 
 
@@ -66,6 +69,40 @@ def test_rows_that_were_encoded_can_be_bent_later(depth, sparse, seed):
     found = found.toarray() if hasattr(found, "toarray") else found
     assert np.array_equal(found, dense(left.with_curve_depth(depth).encode(frame(seed=seed))))
     assert left.with_curve_depth(depth) == schema(smooth=depth)
+
+
+AT = (30.0, 32.0, 33.5, 40.0, 41.0, 60.0, 89.0)  # seven quantiles
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 5])
+@pytest.mark.parametrize("missing", ["indicator", 50.0])
+def test_knots_of_a_curve_lie_at_the_quantiles_that_are_known(depth, missing):
+    """Between knots it is linear in the number's own unit; rows that were encoded as lines can be bent later."""
+    line = co.Schema((co.Numeric("age", 18, 90, missing=missing, quantiles=AT),))
+    bent = line.with_curve_depth(depth)
+    known = min(depth, 3)
+    knots = [18.0, *AT, 90.0][:: 8 >> known]
+    assert bent.columns[0].knots().tolist() == knots
+    assert line.columns[0].deepest == 3
+    found = dense(bent.encode(frame()))
+    assert dense_matrix(line.bend(line.encode(frame()).matrix, depth)) == pytest.approx(found, abs=1e-12)
+    ages = frame()["age"].to_numpy()
+    gaps = np.isnan(ages)
+    t = np.interp(np.clip(np.where(gaps, 50.0, ages), 18, 90), knots, np.linspace(-1, 1, len(knots)))
+    there = ~gaps if missing == "indicator" else np.ones(gaps.size, bool)
+    assert found[there, 0] == pytest.approx(t[there])
+    assert found[there, 1 : 1 << known] == pytest.approx(curves.hats(t[there], known))
+    if missing == "indicator":
+        assert not found[gaps, : 1 << known].any()
+        assert (found[gaps, -1] == 1).all()
+    assert np.linalg.norm(found, axis=1).max() <= 1 + 1e-12
+    assert bent.row_bound() == line.row_bound() == 1.0
+
+
+def test_a_line_does_not_bend_at_quantiles():
+    plain, known = co.Numeric("age", 18, 90, missing=50.0), co.Numeric("age", 18, 90, missing=50.0, quantiles=AT)
+    assert dense(co.Schema((plain,)).encode(frame())).tolist() == dense(co.Schema((known,)).encode(frame())).tolist()
+    assert known.knots().tolist() == [18.0, 90.0]
 
 
 def test_what_was_decided_stays_when_a_method_bends():

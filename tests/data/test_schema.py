@@ -632,6 +632,7 @@ def test_the_sign_of_zero_does_not_change_the_digest():
 
 
 DATE = 'version = 1\n[[column]]\ntype = "date"\nname = "a"\n'
+NUMBER = '[[column]]\ntype = "numeric"\nname = "a"\nlow = 0\nhigh = 4\n'
 
 
 def test_a_schema_written_by_hand_needs_only_what_has_no_default(tmp_path):
@@ -677,7 +678,14 @@ def test_a_schema_written_by_hand_needs_only_what_has_no_default(tmp_path):
             '[[column]]\ntype="numeric"\nname="a"\nlow=0\nhigh=2\nmissing="no"\n',
             r"missing is 'no'. Write \"refuse\"",
         ),
-        ('[[column]]\ntype="numeric"\nname="a"\nlow=0\n', r"key 'high' is absent"),
+        ('[[column]]\ntype="numeric"\nname="a"\nlow=0\n', r"'a': one bound without the other. Write low and high"),
+        ('[[column]]\ntype="numeric"\nname="a"\nmissing=0.0\n', r"'a': missing is a value, and there are no bounds"),
+        ('[[column]]\ntype="numeric"\nname="a"\nscale=false\n', r"'a': scale and quantiles go with low and high"),
+        (NUMBER + "quantiles = [1.0, 2.0]\n", r"'a': there are 2 quantiles. Write 1, 3, 7"),
+        (NUMBER + "quantiles = [2.0, 2.0, 3.0]\n", r"'a': quantiles must rise between low and high"),
+        (NUMBER + "quantiles = [4.0]\n", r"'a': quantiles must rise between low and high"),
+        (NUMBER + "scale = false\nquantiles = [2.0]\n", r"quantiles must rise .* with scale = true"),
+        (NUMBER + 'quantiles = "1"\n', r"'a': quantiles is '1'. Write a list of numbers"),
         ('[[column]]\ntype="binary"\nname="a"\nmissing=0.5\n', r"missing = 0.5 in a binary column"),
         (
             '[[column]]\ntype="binary"\nname="a"\nlow=0\n',
@@ -686,16 +694,15 @@ def test_a_schema_written_by_hand_needs_only_what_has_no_default(tmp_path):
         ('[[column]]\ntype="binary"\nname=""\n', r"a column is called ''"),
         ('[[column]]\ntype="binary"\n', r"key 'name' is absent"),
         ('[[column]]\ntype="categorical"\nname="a"\nlevels=[]\n', r"'a': no levels"),
-        ('[[column]]\ntype="categorical"\nname="a"\n', r"key 'levels' is absent"),
         ('[[column]]\ntype="categorical"\nname="a"\nlevels="xy"\n', r"levels is 'xy'. Write a list"),
         ('[[column]]\ntype="categorical"\nname="a"\nlevels=[1.5]\n', r"level 1.5 is not text"),
         ('[[column]]\ntype="categorical"\nname="a"\nlevels=["1", 1]\n', r"level '1' is listed 2 times"),
         (
             '[[column]]\ntype="categorical"\nname="a"\nlevels=["x"]\nmissing=0\n',
-            r"Write \"indicator\", \"refuse\" or",
+            r"Write \"indicator\", \"other\", \"refuse\" or",
         ),
         ('[[column]]\ntype="binary"\nname="a"\n' * 2, r"name 'a' stands for 2 columns"),
-        (DATE + "low = 2000-01-01\n", r"key 'high' is absent"),
+        (DATE + "low = 2000-01-01\n", r"'a': one bound without the other. Write low and high"),
         (DATE + "low = 2000-01-01\nhigh = 2000-01-01\n", r"low = 2000-01-01 is not below high = 2000-01-01"),
         (DATE + "low = 2000-01-01\nhigh = 5\n", r"'a': high is 5. Write a date as 2024-12-31"),
         (DATE + "low = 2000-01-01\nhigh = 2001-01-01T00:00:00\n", r"Write a date .* without a time"),

@@ -45,6 +45,9 @@ class Watched:
     def __init__(self, node: str, run: str = "run") -> None:
         self.node, self.run = node, run
         self.given: list[Given] = []
+        self.levels: list[dict[tuple[int, str], int]] = []  # of histograms
+        self.rows: list[tuple[int, float, float]] = []
+        self.answers: list[np.ndarray] = []  # to these, by and by; then zeros
         self._random = np.random.default_rng(0)
 
     def _take(self, kind: str, values: Any, sensitivity: float, weights: Any = None) -> None:
@@ -66,6 +69,16 @@ class Watched:
     def integers(self, exact: Any, weights: Any, masks: Any, *, rho: float, scope: Any, audience: Any = None) -> Any:
         self._take("integers", exact.value, exact.sensitivity, weights)
         return tuple(release(Packed(np.zeros(part.shape, np.uint64), 62)) for part in exact.value)
+
+    def histogram(self, cells: Any, levels: Any, rows: int, *, rho: float, delta: float = 0.0) -> Any:
+        """Levels by name, so that those that only one neighbour has stand alone; the script names none of them."""
+        named = {(k, name): c for k, one in enumerate(levels) for name, c in zip(one.names, one.counts, strict=True)}
+        self.given.append(Given("histogram", (cells.value.astype(np.float64),), cells.sensitivity, (1.0,)))
+        self.levels.append(named)
+        self.rows.append((rows, rho, delta))
+        answer = self.answers.pop(0) if self.answers else np.zeros(cells.value.shape, np.int64)
+        names = tuple(() for _ in levels)
+        return release(answer), release(names), release(tuple(np.zeros(0, np.int64) for _ in levels))
 
     def inside(self, value: Any) -> Any:
         assert np.isfinite(value).all()

@@ -232,6 +232,7 @@ ENDS: dict[str, tuple[list[Any], list[Any]]] = {
     "p": ([[0.5] * 25], [[0.5] * 26]),
     "values": ([[1.0] * 20], [[1.0] * 21]),
     "label_range": ([None, [0, 1.5]], [[0], [0, 1, 2], "01", [None, 1]]),
+    "looked": ([None, [0.5, 1e-7]], [[0], [0, 1, 2], "01", [None, 1]]),
     "entries": ([{}, FULL], [{**FULL, "w": 4}, {"x" * 201: 1}, {"x": [1]}, {"x": 2**53 + 1}, [1]]),
 }
 # The same for the fields of a question.

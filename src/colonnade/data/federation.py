@@ -49,6 +49,7 @@ from colonnade.data.party import (
 from colonnade.data.row_order import in_order
 from colonnade.data.schema.cells import as_frame
 from colonnade.data.schema.column import spans_of
+from colonnade.data.schema.sought import sought_in
 from colonnade.data.schema.table import Schema
 from colonnade.data.split_table import Columns, Places, check_labels, cut_to_unit, read_table, split_columns, split_rows
 from colonnade.errors import HeldByParty, InvalidInput, unquoted
@@ -99,6 +100,8 @@ class Federation:
         What the labels −1 and 1 are called; None: labels are as they came.
     beside
         Offset and weight of each row, at the label holder.
+    left_out
+        By party, columns that a look could not see: they take no part.
 
     Examples
     --------
@@ -124,6 +127,7 @@ class Federation:
     depth: int = 0
     classes: Classes | None = None
     beside: Beside = field(default=NOTHING, repr=False)
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     # -------------------------------------------------------------------------------- making one
 
@@ -434,9 +438,78 @@ class Federation:
         if self.label in names:
             raise InvalidInput(f"{self.label!r} holds the labels; without it there is nothing to fit.")
         left = {name: party for name, party in self.parties.items() if name not in names}
-        if not any(party.block.columns for party in left.values()):
+        if not any(party.block.columns or party.block.cells is not None for party in left.values()):
             raise InvalidInput("no party with columns is left.")
         return replace(self, parties=left)
+
+    @property
+    def declared(self) -> bool:
+        """Whether the figures of all columns are known; else a private run looks for them first, at a price."""
+        return all(party.schema is None or party.schema.declared for party in self.parties.values())
+
+    def looked(self, schemas: Mapping[str, Schema]) -> Federation:
+        """The same rows, encoded with the figures that a look found.
+
+        Parameters
+        ----------
+        schemas
+            By party, its schema with all figures.
+        """
+        parties = {}
+        start = 0
+        left = {} if self._surplus is None else dict(self._surplus.matrices)
+        left_out = dict(self.left_out)
+        for name, party in self.parties.items():
+            block = party.block
+            schema = schemas.get(name, party.schema)
+            if (
+                schema is not None
+                and party.schema is not None
+                and not party.schema.declared
+                and block.cells is not None
+            ):
+                kept = {column.name for column in schema.columns}
+                if faint := tuple(one.name for one in party.schema.columns if one.name not in kept):
+                    left_out[name] = faint
+                own = block.cells.encoded(schema)
+                block = replace(block, matrix=own.matrix, owner_notes=own.owner_notes(), beyond=own.clipped, cells=None)
+                if self._surplus is not None:
+                    left[name] = self._surplus.cells[name].encoded(schema).matrix
+            block = replace(block, positions=np.arange(start, start + block.columns))
+            start += block.columns
+            features = party.features if schema is None else schema.features
+            parties[name] = replace(party, block=block, features=features, schema=schema)
+        surplus = None if self._surplus is None else replace(self._surplus, matrices=left, cells={})
+        return replace(self, parties=parties, _surplus=surplus, left_out=left_out)
+
+    def without_label_range(self) -> Federation:
+        """The same, where the range of labels need not be looked for: it is known, or they are classes."""
+        parties = {}
+        for name, party in self.parties.items():
+            schema = party.schema
+            if schema is not None and schema.label is not None and not schema.label.declared:
+                schema = replace(schema, label=None)
+                party = replace(party, schema=schema)
+                if schema.declared:
+                    party = replace(party, features=schema.features)
+            parties[name] = party
+        return replace(self, parties=parties)
+
+    def stand_in(self) -> Federation:
+        """The same parties with figures that nobody has found and rows that hold nothing: for checks before a look."""
+        parties = {}
+        for name, party in self.parties.items():
+            schema = None if party.schema is None else party.schema.stand_in()
+            block = party.block
+            if schema is not party.schema and schema is not None:
+                block = replace(block, matrix=sparse.csc_array((block.rows, schema.width)), cells=None)
+            parties[name] = replace(party, block=block, schema=schema)
+        return replace(self, parties=parties, _surplus=None).looked({})
+
+    def read_off(self) -> Federation:
+        """The same rows with figures read off them, as a run without privacy takes them."""
+        own = {name: party.block.cells for name, party in self.parties.items() if party.block.cells is not None}
+        return self.looked({name: cells.read_off() for name, cells in own.items()})
 
     @property
     def labelled(self) -> bool:
@@ -468,7 +541,10 @@ class Federation:
         parties = {}
         for name, party in self.parties.items():
             matrix = take_rows(party.block.matrix, further and further.matrices[name], places)
-            parties[name] = replace(party, block=replace(party.block, matrix=matrix))
+            cells = party.block.cells
+            if cells is not None:
+                cells = cells.gather(places, further and further.cells[name])
+            parties[name] = replace(party, block=replace(party.block, matrix=matrix, cells=cells))
         y = None if self._y is None else take_rows(self._y, further and further.labels, places)
         return replace(self, parties=parties, _y=y, keys=keys.gather(places), _surplus=None)
 
@@ -644,7 +720,9 @@ class Federation:
         left = () if self.depth or self.by_rows else tuple(sum(counts) for counts in every)
         known_to_all = (self.rows, positions, self.label, self.unit, held, known, responses, left, self.depth)
         policies = [party.policy for party in self.parties.values()]
-        return Roster(*known_to_all, tuple(self.beside.columns), quorum_of(policies))
+        schemas_of = {name: party.schema for name, party in self.parties.items() if party.schema is not None}
+        sought = {name: sought_in(schema) for name, schema in schemas_of.items() if not schema.declared}
+        return Roster(*known_to_all, tuple(self.beside.columns), quorum_of(policies), sought)
 
     def _repr_html_(self) -> str:
         return shown_parties(self.parties.values(), self.alignment, self.label, self.label_column, self.on)

@@ -194,6 +194,11 @@ class FederationFile:
                     f"[parties.{name}] has columns = ..., which is for a plain matrix, and rows are matched by the key "
                     f"{self.on!r}: name its schema = ... instead, or say rows = ... instead of on"
                 )
+            if member.schema is not None and not member.schema.declared:
+                raise InvalidInput(
+                    f"the schema of [parties.{name}] has columns without figures, and between organisations nobody "
+                    "looks at columns: declare their bounds and levels"
+                )
         widths = {member.width for member in self.members.values()}
         if self.by == "rows" and len(widths) > 1:
             raise InvalidInput(

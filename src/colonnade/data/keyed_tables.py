@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from scipy import sparse
 from colonnade.data.party import OPEN, Party, list_names
 from colonnade.data.row_order import key_kind, kinds_match, rank_in_person
 from colonnade.data.schema.infer import look
+from colonnade.data.schema.sought import SoughtCells, check_cells
 from colonnade.data.schema.table import Encoded, Schema
 from colonnade.data.sources import Table, table_at
 from colonnade.data.sources.files import join_blocks
@@ -62,6 +63,19 @@ class KeyedTable:
             raise InvalidInput(f"party {name!r}: {double:,} rows repeat a key of {on!r}; {advice}")
         return cls(name, table, names, held, texts)
 
+    def sought(self, keys: pl.Series, schema: Schema) -> SoughtCells:
+        """The cells of these keys' rows, in their order, for a look: nothing can be encoded before."""
+        import polars as pl
+
+        own = self._own_columns(schema)
+        with naming(f"party {self.name!r}"):
+            blocks, places = zip(*self._matching_blocks(keys, own, schema), strict=True)
+            frame = pl.concat(blocks)
+            check_cells(frame, schema)
+        order = np.concatenate(places)
+        self._check_places(order, keys)
+        return SoughtCells(frame[np.argsort(order)], schema)
+
     def encoded(self, keys: pl.Series, schema: Schema | None) -> tuple[Schema, Encoded]:
         """The rows of these keys, in their order, encoded a block at a time."""
         own = [column for column in self.names if column not in self.beside.columns]
@@ -74,11 +88,7 @@ class KeyedTable:
                     schema = Schema(tuple(seen.column() for seen in looks), source="data")
         else:
             declared = schema
-            own = [column.name for column in schema.columns]
-        if taken := [column for column in own if column in self.beside.columns]:
-            beside = "which is the key, the label, its offset or weight, or whom a row is about, and no feature"
-            what = f"its schema names {taken[0]!r}, {beside}"
-            raise InvalidInput(f"party {self.name!r}: {what}. Leave it out of the schema.")
+            own = self._own_columns(schema)
         if not own:  # a party with nothing but labels
             return schema, Encoded(np.zeros((keys.len(), 0)), (), {}, {})
         places: list[NDArray[np.int64]] = []
@@ -91,10 +101,21 @@ class KeyedTable:
         with naming(f"party {self.name!r}"):
             encoded = schema.encode_blocks(blocks())
         order = np.concatenate(places)
+        self._check_places(order, keys)
+        return schema, replace(encoded, matrix=_reorder(encoded.matrix, order))
+
+    def _own_columns(self, schema: Schema) -> list[str]:
+        own = [column.name for column in schema.columns]
+        if taken := [column for column in own if column in self.beside.columns]:
+            beside = "which is the key, the label, its offset or weight, or whom a row is about, and no feature"
+            what = f"its schema names {taken[0]!r}, {beside}"
+            raise InvalidInput(f"party {self.name!r}: {what}. Leave it out of the schema.")
+        return own
+
+    def _check_places(self, order: NDArray[np.int64], keys: pl.Series) -> None:
         if not np.array_equal(np.sort(order), np.arange(keys.len())):
             changed = "its table changed while it was read; make the federation again when nobody writes to it."
             raise InvalidInput(f"party {self.name!r}: {changed}")
-        return schema, replace(encoded, matrix=_reorder(encoded.matrix, order))
 
     def _matching_blocks(
         self, keys: pl.Series, columns: Sequence[str], declared: Schema | None
@@ -189,12 +210,23 @@ def encode_parties(
     parties: dict[str, Party] = {}
     start = 0
     for name, table in tables.items():
-        schema, own = table.encoded(keys, schemas.get(name))
+        declared = schemas.get(name)
+        if declared is not None and not declared.declared:
+            cells = table.sought(keys, declared) if declared.columns else None
+            parties[name] = waiting(name, declared, cells, keys.len(), unit)
+            continue
+        schema, own = table.encoded(keys, declared)
         positions = np.arange(start, start + schema.width)
         block = Block(own.matrix, positions, unit=unit, owner_notes=own.owner_notes(), beyond=own.clipped)
         parties[name] = Party(name, block, schema.features, OPEN, schema)
         start += schema.width
     return parties
+
+
+def waiting(name: str, schema: Schema, cells: SoughtCells | None, rows: int, unit: Unit) -> Party:
+    """A party whose columns wait for a look: it has cells, and no encoded columns yet."""
+    block = Block(np.zeros((rows, 0)), np.zeros(0, np.int64), unit=unit, cells=cells)
+    return Party(name, block, (), OPEN, schema)
 
 
 # ------------------------------------------------------------------------------------------------ people
@@ -223,11 +255,12 @@ class Surplus:
     people: pl.Series  # whom rows are about: first those that stayed, then these
     matrices: Mapping[str, Any]  # by party
     labels: NDArray[Any] | None
+    cells: Mapping[str, SoughtCells] = field(default_factory=dict)  # by party, where a look comes first
 
     def digest(self) -> str:
         """A hash of the cells and labels: a private run may learn from any of these rows."""
         labels = np.zeros(0) if self.labels is None else self.labels
-        blocks = [Block(matrix, np.arange(matrix.shape[1]), labels) for matrix in self.matrices.values()]
+        blocks = [Block(m, np.arange(m.shape[1]), labels, cells=self.cells.get(n)) for n, m in self.matrices.items()]
         return " ".join(block.digest() for block in blocks)
 
 
@@ -263,6 +296,9 @@ def surplus_of(
         return None
     on = keys.columns[0]
     people = pl.concat([keys[unit.name], left[unit.name]])
-    matrices = {name: table.encoded(left[on], parties[name].schema)[1].matrix for name, table in tables.items()}
+    open_ones = {name for name, party in parties.items() if party.schema is not None and not party.schema.declared}
+    encoded = {n: t.encoded(left[on], parties[n].schema)[1].matrix for n, t in tables.items() if n not in open_ones}
+    cells = {n: tables[n].sought(left[on], parties[n].block.cells.schema) for n in open_ones if parties[n].block.cells}
+    matrices = {n: encoded[n] if n in encoded else np.zeros((left.height, 0)) for n in tables}
     y = None if label is None else labels_of(left, tables, label, on)
-    return Surplus(left[on], people, matrices, y)
+    return Surplus(left[on], people, matrices, y, cells)

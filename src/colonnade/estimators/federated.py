@@ -45,6 +45,7 @@ from colonnade.privacy.store import write_synced
 from colonnade.problem import Problem, Ridge
 from colonnade.runs.fit import SavedFit
 from colonnade.runs.fit import fit as run
+from colonnade.runs.look import looked_for
 from colonnade.runs.new_rows import shifted_scores
 from colonnade.runs.result import Fit, load
 from colonnade.runtime.run_store import RunStore
@@ -191,6 +192,13 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
         search = None
         if self.epsilon is not None and terms is not None:
             search = looked_at(self.epsilon, terms.delta, partial(self._short_of, federations[0]))
+        if not federations[0].declared:
+            if len(federations) > 1:
+                advice = "Look once before (co.look) and give the schemas that it finds, or declare figures"
+                raise InvalidInput(f"columns have no figures, and there are {len(federations)} models. {advice}.")
+            store = None if self.store is None else Path(self.store)
+            there, terms = looked_for(federations[0], problems[0], method, terms, self.engine, store, None)
+            federations = [there]
         if notices:
             warnings.warn(f"{'; '.join(notices)}. {UNSPENT}", NothingToLearn, stacklevel=4)
         runs = [

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from colonnade.data.federation import Federation
 from colonnade.errors import InvalidInput, PolicyRefused
-from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.method import GraphMethod, Method, MethodBase, check_declared, network
+from colonnade.methods.method import GraphMethod, MethodBase, check_declared, network
+from colonnade.methods.node_setup import AnyMethod
 from colonnade.model.job import Job
 from colonnade.privacy.accountant import affords, epsilon, less_taken
 from colonnade.privacy.block import FeatureColumn
@@ -39,7 +39,7 @@ class Passed(NamedTuple):
 def check_call(
     federation: Federation,
     problem: Any,
-    method: Method | GraphMethod | MaskedScores,
+    method: AnyMethod,
     privacy: Privacy | None,
     *,
     seeded: bool = False,
@@ -86,7 +86,7 @@ def job_over(
     return federation, Job(problem, federation.roster(), privacy)
 
 
-def check_kinds(federation: Federation, problem: Any, method: Method | GraphMethod | MaskedScores) -> None:
+def check_kinds(federation: Federation, problem: Any, method: AnyMethod) -> None:
     """Whether a method solves such a problem, over what these parties hold."""
     check_declared(type(method))
     if not isinstance(problem, method.SOLVES):
@@ -111,15 +111,16 @@ def released_to_all(plans: Mapping[str, Plan]) -> str:
     return "; ".join(dict.fromkeys(charge.what for charge in seen))
 
 
-def _check_price(method: Method | GraphMethod | MaskedScores, plans: Mapping[str, Plan], job: Job) -> None:
+def _check_price(method: AnyMethod, plans: Mapping[str, Plan], job: Job) -> None:
     privacy = job.privacy
     if privacy is None:
         return
-    price = row_rho(plans)
+    spent, lost = privacy.looked or (0.0, 0.0)  # of the same budget, before
+    price = row_rho(plans) + spent
     if math.isinf(price):
         what = f"{method.TITLE} releases exact values ({released_to_all(plans)}), so no finite epsilon can hold"
         raise NotCovered(f"{what}. Leave privacy out, or choose a private method.")
-    taken = row_delta(plans)
+    taken = row_delta(plans) + lost
     if taken and taken >= privacy.delta:
         what = f"releases of {method.TITLE} would take {shown(taken)} of a delta for themselves"
         raise NotCovered(

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from colonnade import problem
 from colonnade.errors import InvalidInput
 from colonnade.kernels.curves import DEEPEST
+from colonnade.methods.look import Look
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod, Method, MethodBase, network
 from colonnade.model.job import Job, Own
@@ -46,7 +47,7 @@ from colonnade.problem.checks import two_classes
 from colonnade.runtime.node import NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId, Program
 
-AnyMethod = Method | GraphMethod | MaskedScores
+AnyMethod = Method | GraphMethod | MaskedScores | Look
 Nodes = tuple[NodeId, ...]
 
 
@@ -103,7 +104,7 @@ def _method_in(raw: Any) -> Any:
     return from_plain(raw, "method")
 
 
-def coordinator_setup(job: Job, method: Method | MaskedScores, noise: SeededNoise | None) -> NodeSetup:
+def coordinator_setup(job: Job, method: Method | MaskedScores | Look, noise: SeededNoise | None) -> NodeSetup:
     """The coordinator of a star: it holds no data, so its messages are plain."""
     quorum = quorum_for(job, method)
     relays = method.relays(job)

@@ -11,14 +11,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices, Integers
-from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, FeatureColumn, Unit
 from colonnade.privacy.gate import Receipt
 from colonnade.privacy.statement import Privacy
@@ -39,6 +38,14 @@ class Known:
     monotone: tuple[int, ...] = ()  # 1 or -1 of a number that never falls or rises, its hats behind it; empty: none
 
 
+class Sought(NamedTuple):
+    """A column without declared figures, as everybody knows it before a look."""
+
+    name: str
+    kind: str  # "numeric", "date", "categorical"; or "unknown"
+    label: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Roster:
     """What everybody knows before a run: who takes part, which places its columns have, who holds the labels."""
@@ -54,6 +61,7 @@ class Roster:
     depth: int = 0  # to which it bent those that were left open
     beside: tuple[str, ...] = ()  # what stands beside every label, at its holder: of "offset" and "weight"
     quorum: int = 0  # parties that must be left for a run to go on when others are lost; 0: it ends then
+    sought: Mapping[str, tuple[Sought, ...]] = field(default_factory=dict)  # by party, where a look comes first
 
     def __post_init__(self) -> None:
         """Every node makes its own before a run is priced: what disagrees here has cost nobody anything."""
@@ -114,7 +122,7 @@ class Job:
         """The whole price of the run that its privacy terms allow, in zCDP."""
         if self.privacy is None:
             raise InvalidInput("this method needs privacy=co.Privacy(epsilon, delta, ...), which sets its noise.")
-        return rho_for(self.privacy.epsilon, self.privacy.delta)
+        return self.privacy.rho
 
     @property
     def feature_bound(self) -> float:

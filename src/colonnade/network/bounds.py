@@ -126,6 +126,7 @@ CALL: dict[str, Bound] = {
     "p": Bound("at most n + p numbers", lambda value, s: _leaves(value, s.rows + s.columns)),
     "values": Bound("at most n numbers", lambda value, s: _leaves(value, s.rows)),
     "label_range": Bound("two numbers", _pair),
+    "looked": Bound("two numbers", _pair),
     "entries": Bound("a table of at most K numbers, by party", lambda value, s: _table(value, s.parties, _small)),
 }
 OTHER = Bound(

@@ -117,6 +117,7 @@ class Block:
     unit: Unit = ROW
     owner_notes: tuple[str, ...] = ()  # counts about the data that its owner may read, and nobody else
     beyond: Mapping[str, int] = field(default_factory=dict)  # of these: by column, values outside the declared bounds
+    cells: Any = None  # of columns without declared figures, until somebody has looked (data/schema/sought.py)
 
     @property
     def rows(self) -> int:
@@ -207,6 +208,8 @@ class Block:
             for at in range(0, cells.size, PIECE):
                 digest.update(cipher.encrypt(number.to_bytes(12, "little"), b"", cells[at : at + PIECE].data))
                 number += 1
+        if self.cells is not None:
+            digest.update(self.cells.digest().encode())
         return digest.hexdigest()[:32]
 
 

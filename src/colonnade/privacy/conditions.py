@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from colonnade.privacy.events import shown
+
 
 class Kind(StrEnum):
     """What a condition does to a statement; also the words before it."""
@@ -41,6 +43,7 @@ class Code(StrEnum):
     PLACE_BY_TABLE = "place by table"
     LARGE_DELTA = "large delta"
     BOUNDS_READ_OFF = "bounds read off"
+    LOOKED_AT = "looked at"
     LEDGERS_REPLACED = "ledgers replaced"
     PARTIES_LOST = "parties lost"
 
@@ -55,6 +58,10 @@ def _one_text(figures: tuple[Any, ...]) -> bool:
 
 def _texts(figures: tuple[Any, ...]) -> bool:
     return bool(figures) and all(isinstance(one, str) for one in figures)
+
+
+def _one_figure(figures: tuple[Any, ...]) -> bool:
+    return len(figures) == 1 and type(figures[0]) is float and figures[0] >= 0.0
 
 
 def _pairs(figures: tuple[Any, ...]) -> bool:
@@ -176,6 +183,10 @@ def _read_off(*parties: str) -> str:
     return f"bounds were read from the data and declared public ({', '.join(parties)})"
 
 
+def _looked_at(spent: float) -> str:
+    return f"bounds, levels and quantiles that nobody declared were looked for before, for epsilon {shown(spent)} of it"
+
+
 def _replaced(*ledgers: Sequence[str]) -> str:
     days: dict[str, list[str]] = {}
     for node, when in ledgers:
@@ -260,6 +271,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.LARGE_DELTA: Meaning(Kind.NOTE, _large_delta, takes=_delta_of_a_count),
     Code.BOUNDS_READ_OFF: Meaning(Kind.NOTE, _read_off, takes=_texts),
+    Code.LOOKED_AT: Meaning(Kind.NOTE, _looked_at, takes=_one_figure),
     Code.LEDGERS_REPLACED: Meaning(Kind.NOTE, _replaced, takes=_pairs),
     Code.PARTIES_LOST: Meaning(Kind.NOTE, _lost, takes=_pairs),
 }

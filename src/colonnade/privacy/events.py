@@ -32,6 +32,7 @@ class Mechanism(StrEnum):
 
     EXACT = "exact"  # not at all: infinite price
     GAUSSIAN = "gaussian"  # discrete Gaussian on an integer grid
+    HISTOGRAM = "histogram"  # discrete Gaussian on counts, of which those of unknown levels leave only over a threshold
     GUMBEL = "gumbel"  # exponential mechanism: index and sign of the noisy largest
     PICKS = "picks"  # several such choices in a row, each over scores that depend on the ones before
     LATTICE = "lattice"  # discrete Gaussian on integers modulo a power of two, parts with sds in a fixed ratio
@@ -39,7 +40,6 @@ class Mechanism(StrEnum):
     MASKED = "masked"  # under a one-time mask: uniform numbers to whoever lacks it, so no price
     HIDDEN = "hidden"  # under learning with errors: uniform numbers to whoever lacks the secret, so no price
     SCORES = "scores"  # a part of the scores of rows by a model, for the label holder, by agreement
-    HISTOGRAM = "histogram"  # discrete Gaussian on counts, of which those of unknown levels leave only over a threshold
 
 
 class Scope(StrEnum):

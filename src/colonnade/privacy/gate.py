@@ -15,7 +15,7 @@ import hmac
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput, LeakError, LedgerDamaged, ProtocolError, ReplayDiverged
-from colonnade.kernels.arrays import Floats
+from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.bits import pack_rows
 from colonnade.kernels.ring import Ring
 from colonnade.kernels.sparse_fw import Picks
@@ -72,6 +72,14 @@ class Receipt:
         return math.fsum(event.delta for event in self.events)
 
 
+class Levels(NamedTuple):
+    """The levels of a column, how many rows have each, and what a noisy count must reach for its level to leave."""
+
+    names: tuple[str, ...]
+    counts: Integers
+    least: int
+
+
 class _Pending(NamedTuple):
     slot: int
     event: Event
@@ -112,7 +120,7 @@ class Gate:
         """The arrays with discrete Gaussian noise on a common grid: one mechanism for all of them together."""
         # Values are rounded to multiples of a power of two small against the noise, and the rounding is counted in the
         # sensitivity; noise is added in whole grid steps, so the low bits carry nothing. Members of a consortium see
-        # noise too.
+        # noise too. Counts are `histogram`'s.
         audience = self._members if audience == Audience.CONSORTIUM else Audience.ALL
         for private in exact:
             _check_finite(private.value)
@@ -128,6 +136,35 @@ class Gate:
 
         released = self._release(event, lambda: encode_value(tuple(private.value for private in exact)), draw)
         return released[0] if len(exact) == 1 else released
+
+    def histogram(
+        self, cells: Private[Integers], levels: Sequence[Levels], rows: int, *, rho: float, delta: float = 0.0
+    ) -> tuple[Released[Integers], Released[tuple[tuple[str, ...], ...]], Released[tuple[Integers, ...]]]:
+        """Counts with discrete Gaussian noise: of public cells all, of levels those that enough rows have.
+
+        `levels` are names and counts by column; the sensitivity is that of all counts together, and a level leaves
+        where its noisy count is at least its `least`, which a level that one unit alone has reaches with a chance that
+        adds up to delta over all columns: docs/understand/privacy/look.md. So much noise is drawn
+        for a column as it may have levels, so that time tells little of how many it has.
+        """
+        event = Event(Mechanism.HISTOGRAM, self._price(rho), cells.sensitivity, delta=delta)
+
+        def draw() -> tuple[Any, ...]:
+            source = self._fresh()
+            sigma = mechanisms.gaussian_sigma(cells.sensitivity, rho)
+            noisy = cells.value + source.discrete_gaussian(cells.value.size, sigma)
+            left_names = []
+            left_counts = []
+            for names, counts, least in levels:
+                found = counts + source.discrete_gaussian(rows, sigma)[: counts.size]
+                over = np.flatnonzero(found >= least)
+                left_names.append(tuple(names[k] for k in over.tolist()))
+                left_counts.append(found[over])
+            return noisy, tuple(left_names), tuple(left_counts)
+
+        given = partial(encode_value, (cells.value, tuple((names, counts) for names, counts, _ in levels)))
+        noisy, left_names, left_counts = self._release(event, given, draw)
+        return noisy, left_names, left_counts
 
     def noisy_max(self, scores: Private[Floats], *, rho: float) -> tuple[Released[int], Released[int]]:
         """Index and sign of the largest |score|, by the exponential mechanism over the signed candidates."""

@@ -201,6 +201,29 @@ def gaussian_sigma(sensitivity: float, rho: float) -> float:
     return sigma
 
 
+def tail_from(sigma: float, chance: float) -> int:
+    """A whole number that a discrete Gaussian reaches with at most this chance; the least one to within 3 %."""
+    # P(Z ≥ k) ≤ exp(-k²/2σ²) / (1 - exp(-(2k + 1)/2σ²)) / max(1, σ√2π): each further term is smaller than the one
+    # before by more than that factor, and the sum of all is at least its term at zero, and the integral (Poisson).
+    if not 0.0 < chance < 0.5:
+        raise InvalidInput(f"chance={chance:g} of a tail must lie between 0 and .5.")
+
+    def log_bound(k: int) -> float:
+        first = -(k**2) / (2.0 * sigma**2)
+        ratio = -math.expm1(-(2.0 * k + 1.0) / (2.0 * sigma**2))
+        return first - math.log(ratio) - math.log(max(1.0, sigma * math.sqrt(2.0 * math.pi)))
+
+    goal = math.log(chance) - 1e-9  # over the rounding of a few terms
+    high = 1
+    while log_bound(high) > goal:
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if log_bound(middle) <= goal else (middle, high)
+    return high
+
+
 def gumbel_scale(sensitivity: float, rho: float) -> float:
     """Δ/√(2ρ), rounded up so that a pick on the grid, Δ + scale·2^-40, costs no more than ρ."""
     _check_price(sensitivity, rho)

@@ -11,7 +11,7 @@ from typing import Any
 
 from colonnade import notebook
 from colonnade.errors import InvalidInput
-from colonnade.privacy.accountant import epsilon, less_taken
+from colonnade.privacy.accountant import epsilon, less_taken, rho_for
 from colonnade.privacy.block import Unit, check_sensible
 from colonnade.privacy.conditions import (
     CHEATING,
@@ -116,6 +116,11 @@ class Privacy:
         Public lowest and highest label, for regression; what lies outside is clipped. The nearer the better.
     allow_large_delta
         True: run though delta is not below 1/rows; the statement then says so.
+    look
+        The share of the budget for a look at columns without declared bounds or levels, where there are any. Declared
+        columns cost nothing.
+    looked
+        What a look at these columns has taken of the budget already: rho and delta. `co.look` gives such terms.
 
     Raises
     ------
@@ -138,8 +143,11 @@ class Privacy:
     label_bound: float | None = None
     label_range: tuple[float, float] | None = None
     allow_large_delta: bool = False
+    look: float = 0.1
+    looked: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
+        self._check_look()
         for name in ("epsilon", "delta"):
             if isinstance(getattr(self, name), bool):
                 raise InvalidInput(f"{name} must be a number, and is true or false", name)
@@ -170,6 +178,33 @@ class Privacy:
         check_sensible(feature_bound=self.feature_bound, label_bound=self.label_bound)
         if self.label_range is not None:
             object.__setattr__(self, "label_range", check_range(self.label_range, self.label_bound))
+        self._check_left()
+
+    def _check_look(self) -> None:
+        if isinstance(self.look, bool) or not (isinstance(self.look, int | float) and 0.0 < self.look < 1.0):
+            raise InvalidInput(f"look must be a share of the budget between 0 and 1, got {self.look!r}", "look")
+        if self.looked is None:
+            return
+        pair = self.looked if isinstance(self.looked, tuple | list) else ()
+        if len(pair) != 2 or not all(type(one) in (int, float) and 0.0 <= one < math.inf for one in pair):
+            raise InvalidInput(f"looked is {self.looked!r}: give the rho and delta that a look has taken", "looked")
+        object.__setattr__(self, "looked", (float(pair[0]), float(pair[1])))
+
+    def _check_left(self) -> None:
+        if self.looked is None or (self.looked[1] < self.delta and self.rho > 0.0):
+            return
+        spent, lost = self.looked
+        raise InvalidInput(
+            f"a look has taken rho={spent:g} and delta={lost:g}, and epsilon={self.epsilon:g} at delta={self.delta:g} "
+            "has no more than that: nothing is left for a run. Ask for a larger epsilon or delta.",
+            "looked",
+        )
+
+    @property
+    def rho(self) -> float:
+        """What is left of the budget once a look is paid, in zCDP: above 0, or nothing is."""
+        spent, lost = self.looked or (0.0, 0.0)
+        return rho_for(self.epsilon, max(self.delta - lost, 0.0)) - spent
 
     @property
     def label_middle(self) -> float:
@@ -364,6 +399,14 @@ def replaced_ledgers(ledgers: Iterable[tuple[str, str, str]]) -> tuple[Condition
     return (Condition(Code.LEDGERS_REPLACED, known),) if known else ()
 
 
+def looked_at(privacy: Privacy) -> tuple[Condition, ...]:
+    """What to say of figures that a look has found, whose price is in the sum."""
+    if privacy.looked is None:
+        return ()
+    spent, lost = privacy.looked
+    return (Condition(Code.LOOKED_AT, (epsilon(spent, less_taken(privacy.delta, lost)),)),)
+
+
 def lost_parties(absent: Mapping[str, str]) -> tuple[Condition, ...]:
     """What to say of parties that were lost on the way: by name, when that was."""
     return (Condition(Code.PARTIES_LOST, tuple(absent.items())),) if absent else ()
@@ -398,6 +441,7 @@ def check_delta(privacy: Privacy, count: int, what: str = "rows") -> None:
 
 
 LARGE_EPSILON = 20.0
+SEEDED = "the noise was seeded, so whoever knows the seed can subtract it"
 
 
 def remarks_on(privacy: Privacy | None) -> tuple[str, ...]:

@@ -244,6 +244,8 @@ def notices(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> tu
     unused = list[str]()
     if job.privacy is None or federation.away is not None:
         return nothing, unused
+    if job.privacy.looked is not None:  # figures that a look has found fit as they may: nothing was declared wrongly
+        return nothing, unused
     for name, block in blocks.items():
         schema = federation.parties[name].schema
         nothing += [f"party {name!r}: {what}" for what in about_columns(schema, block)]

@@ -29,9 +29,8 @@ from colonnade.data.notices import KEEP, UNSPENT
 from colonnade.errors import FinishedInterrupt, InvalidInput, MostlyNoise
 from colonnade.methods import node_setup
 from colonnade.methods.gatekeeper import released_to_all
-from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod, Method
-from colonnade.methods.node_setup import terms_of
+from colonnade.methods.node_setup import AnyMethod, terms_of
 from colonnade.model.facts import CoefficientPath, Coefficients
 from colonnade.model.job import Answer, Job, Own, Swamped
 from colonnade.privacy import statement as stating
@@ -141,6 +140,10 @@ def fit_as(
         raise InvalidInput(f"engine={engine!r} is not an engine: give a value such as co.InProcess() or co.Ray().")
     if isinstance(federation, Federation) and federation.away is not None:
         federation = meet_parties(federation, engine, store)
+    if isinstance(federation, Federation) and not federation.declared:
+        from colonnade.runs.look import looked_for  # a look is a run, too
+
+        federation, privacy = looked_for(federation, problem, method, privacy, engine, store, noise)
     passed = calls.checked_call(federation, problem, method, privacy, noise)
     federation = passed.federation
     calls.check_store(passed, federation, privacy, store)
@@ -271,7 +274,7 @@ class RunDriver:
     run: str
     federation: Federation
     job: Job
-    method: Method | GraphMethod | MaskedScores
+    method: AnyMethod
     plans: Mapping[str, Plan]
     blocks: Mapping[str, Block]
     store: Store
@@ -420,6 +423,11 @@ def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
     middle = _label_middle(run)
     problem = job.problem
     remarks = (*_remark_on_absent(answer), *answer.remarks, *_remark_on_middle(run), *_remark_on_rows(run))
+    remarks += tuple(
+        f"column {column!r} of {party!r} was too faint for the look to see, and takes no part"
+        for party, columns in run.federation.left_out.items()
+        for column in columns
+    )
     statement = _statement(run, answer)
     facts = calls.facts_of_run(run.federation, job, terms_of(job, run.method), run.plans, answer.absent)
     if answer.absent:  # groups name the columns that are left
@@ -516,10 +524,11 @@ def _claim(run: RunDriver) -> PrivacyStatement:
     if run.job.privacy is None or run.method.DERIVATION is None:
         return not_private("exact values left the parties, so no bound on epsilon holds", unit, seen)
     if run.noise is not None:
-        return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, seen)
+        return not_private(stating.SEEDED, unit, seen)
     schemas = {name: party.schema for name, party in run.federation.parties.items()}
     read_off = [name for name, schema in schemas.items() if schema is not None and schema.source == "public"]
     conditions = node_setup.conditions_of(run.job, run.method, keyed=run.federation.on is not None)
-    conditions = (*conditions, *stating.read_off(read_off))
+    conditions = (*conditions, *stating.read_off(read_off), *stating.looked_at(run.job.privacy))
     said = (unit, seen, run.method.DERIVATION, conditions)
-    return stating.derived_statement(run.job.privacy, row_rho(run.plans), *said, row_delta(run.plans))
+    spent, lost = run.job.privacy.looked or (0.0, 0.0)
+    return stating.derived_statement(run.job.privacy, row_rho(run.plans) + spent, *said, row_delta(run.plans) + lost)

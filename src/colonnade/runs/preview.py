@@ -126,10 +126,10 @@ def preview(
     store: str | Path | None = None,
 ) -> Preview:
     """What `co.fit` with the same arguments would release, refused where `co.fit` would refuse it before sending."""
-    call = checked_call(federation, problem, method, privacy)
+    call = _call_of(federation, problem, method, privacy)
     federation = call.federation
     check_store(call, federation, privacy, store)
-    _check_ledgers(call, federation, store)
+    check_ledgers(call, federation, store)
     charges = [(party, charge) for party, plan in call.plans.items() for charge in plan if charge.count]
     lines = tuple(PreviewLine(party, one.what, one.count, one.rho, seen_by(one), one.delta) for party, one in charges)
     rho = row_rho(call.plans)
@@ -143,7 +143,22 @@ def preview(
         return known
     large = tuple(one.full for one in large_delta(terms, *call.job.units))
     notes = (*bent, *large, *remarks_on(terms))
+    if terms.looked is not None:
+        notes += ("columns without figures are looked at first; until then bytes and curves are guesses",)
     return replace(known, delta=terms.delta, trust=terms.trust, notes=notes, taken=row_delta(call.plans))
+
+
+def _call_of(federation: Federation, problem: Any, method: Any, privacy: Privacy | None) -> CheckedCall:
+    """The call; where columns have no figures, with the look at them before it."""
+    if not isinstance(federation, Federation) or federation.declared:
+        return checked_call(federation, problem, method, privacy)
+    from colonnade.runs.look import stand_in_call, without_need  # a look asks the ledgers as a preview does
+
+    if privacy is None:
+        return checked_call(federation.read_off(), problem, method, None)
+    needed = without_need(federation, problem, privacy)
+    ask = checked_call if needed.declared else stand_in_call
+    return ask(needed, problem, method, privacy)
 
 
 def _about_curves(federation: Federation, problem: Any, call: CheckedCall, size: int | None) -> tuple[str, ...]:
@@ -158,7 +173,7 @@ def _about_curves(federation: Federation, problem: Any, call: CheckedCall, size:
     return (f"{said}{known}.{double} smooth = false in a schema keeps a column a line",)
 
 
-def _check_ledgers(call: CheckedCall, federation: Federation, store: str | Path | None) -> None:
+def check_ledgers(call: CheckedCall, federation: Federation, store: str | Path | None) -> None:
     """Refuse what policies and ledgers would refuse when the run is reserved; nothing is written."""
     terms = terms_of(call.job, call.method)
     folder = None if store is None else Path(store).expanduser()

@@ -2,7 +2,7 @@
 
     store/runs.db           which runs were begun and how they ended
     store/nodes/NAME.db     ledger and transcript of a node (with large payloads in store/nodes/blobs)
-    store/fits/RUN.json     the fit of a finished run
+    store/fits/RUN.json     the fit of a finished run; RUN.look.json: what a look has released
     store/locks/RUN.lock    held while a process drives the run; the system frees it when the process dies
 
 A run is begun under the fingerprint of its call: method, problem, federation, data, protocol. The same call finds a run
@@ -56,6 +56,12 @@ class MemoryStore:
 
     def fit_path(self, run: str) -> Path | None:  # noqa: ARG002
         return None
+
+    def look_path(self, run: str) -> Path | None:  # noqa: ARG002
+        return None
+
+    def finished(self, fingerprint: str) -> list[str]:  # noqa: ARG002  nothing to find again
+        return []
 
     def end(self, run: str, ending: Ending) -> None:
         """Nothing to remember."""
@@ -209,6 +215,14 @@ class RunStore:
 
     def fit_path(self, run: str) -> Path | None:
         return self.folder / "fits" / f"{run}.json"
+
+    def look_path(self, run: str) -> Path | None:
+        return self.folder / "fits" / f"{run}.look.json"
+
+    def finished(self, fingerprint: str) -> list[str]:
+        """The runs of the same call that have finished, the oldest first."""
+        begun = self._journal.begun_as(self._keyed_hash(fingerprint))
+        return [run for run in begun if (how := self.how_ended(run)) is not None and how.finished]
 
     def end(self, run: str, ending: Ending) -> None:
         """The one moment from which the run is over."""

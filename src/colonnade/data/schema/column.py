@@ -128,6 +128,25 @@ class Column(ABC):
     def words(self) -> tuple[str, str]:
         """What it is taken as, and its figures, for the owner of the data."""
 
+    @property
+    def declared(self) -> bool:
+        """Whether its figures are known; else a private run looks for them, and nothing else can be asked of it."""
+        return True
+
+    def stand_in(self) -> Column:
+        """The same with made-up figures where none were declared."""
+        return self
+
+    def curve_scale(self, numbers: Floats) -> Floats:
+        """Scaled numbers as its curve takes them.
+
+        Parameters
+        ----------
+        numbers
+            In [-1, 1].
+        """
+        return numbers
+
     # ------------------------------------------------------------------------ its file and its cells
 
     @classmethod

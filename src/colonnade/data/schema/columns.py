@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from colonnade.data.schema.infer import Look
 
 SMOOTH = 3  # the depth of smooth=True: seven bends
+TO_LOOK = "not declared: a private run looks, at a price"
+SOUGHT: Any = None  # of a figure that was not declared: nothing but a look asks for it (Column.declared)
 CYCLES = {"month": 12, "weekday": 7}  # parts of a date: January is 1, and so is Monday
 
 
@@ -49,7 +52,8 @@ class Numeric(Column):
     name
         The column's.
     low
-        The least value, as known beforehand and not read off the rows.
+        The least value, as known beforehand and not read off the rows. Left out, with high: a private run looks for
+        bounds at a price (`co.look`).
     high
         The largest, likewise. Tighter bounds need less noise in a private run.
     scale
@@ -66,6 +70,9 @@ class Numeric(Column):
         there are whole numbers between whole bounds means those.
     monotone
         1: the curve never falls; -1: it never rises. Private Gram keeps it so, whatever the noise.
+    quantiles
+        Between which values equally many rows lie, where that is public: 1, 3, 7, … of them, rising between low and
+        high. Curves put their knots there; a look finds 63. None: knots lie at equal distances.
 
     Examples
     --------
@@ -74,13 +81,14 @@ class Numeric(Column):
     array([18., 36., 54., 72., 90.])
     """
 
-    low: float
-    high: float
+    low: float = SOUGHT
+    high: float = SOUGHT
     scale: bool = True
     missing: Missing = "refuse"
     smooth: bool | int | None = None
     values: int | None = None
     monotone: Literal[-1, 1] | None = None
+    quantiles: tuple[float, ...] | None = None
     CLIPS: ClassVar[bool] = True
     HINTS: ClassVar[Mapping[str, str]] = {  # where it is public: docs/use/curves.md
         "smooth = false": "a line; true or a depth, 1 to 8: a curve. Left out, the method decides",
@@ -93,15 +101,26 @@ class Numeric(Column):
         if not isinstance(self.scale, bool):
             raise wrong(self.name, f"scale is {self.scale!r}. Write true or false.")
         object.__setattr__(self, "missing", missing_number(self.name, self.missing))
-        _check_bounds(self, number)
+        if _check_declared(self):
+            _check_bounds(self, number)
+            _check_quantiles(self)
         _check_curve(self)
+
+    @property
+    def declared(self) -> bool:
+        return self.low is not None
+
+    def stand_in(self) -> Numeric:
+        return self if self.declared else replace(self, low=-1.0, high=1.0)
 
     @property
     def deepest(self) -> int:
         """The depth beyond which a curve has knots without values."""
         if not self.scale:
             return 0
-        return curves.DEEPEST if self.values is None else min(math.ceil(math.log2(self.values - 1)), curves.DEEPEST)
+        shown = curves.DEEPEST if self.values is None else math.ceil(math.log2(self.values - 1))
+        known = curves.DEEPEST if self.quantiles is None else len(self.quantiles).bit_length()
+        return min(shown, known, curves.DEEPEST)
 
     @property
     def auto_curve_counts(self) -> int:
@@ -129,7 +148,17 @@ class Numeric(Column):
 
     def knots(self) -> Floats:
         """Where the pieces of its curve meet, in its own unit, the bounds included."""
-        return np.asarray(self.low + (curves.knots(self.depth) + 1.0) / 2.0 * (self.high - self.low))
+        if self.quantiles is None:
+            return np.asarray(self.low + (curves.knots(self.depth) + 1.0) / 2.0 * (self.high - self.low))
+        whole = (self.low, *self.quantiles, self.high)
+        return np.array(whole[:: (len(whole) - 1) >> self.depth])
+
+    def curve_scale(self, numbers: Floats) -> Floats:
+        """Scaled numbers as its curve takes them: knots at equal distances."""
+        if self.quantiles is None or not self.depth:
+            return numbers
+        low_to_high = self.low + (numbers + 1.0) / 2.0 * (self.high - self.low)
+        return np.clip(np.interp(low_to_high, self.knots(), curves.knots(self.depth)), -1.0, 1.0)
 
     def bins(self) -> Bins:
         apart = self.high - self.low if self._between_whole else None
@@ -160,7 +189,7 @@ class Numeric(Column):
         return {"kind": "number"}
 
     def words(self) -> tuple[str, str]:
-        return "number", f"{self.low:,.12g} to {self.high:,.12g}"
+        return "number", f"{self.low:,.12g} to {self.high:,.12g}" if self.declared else TO_LOOK
 
     def propose(self, seen: Look) -> tuple[Numeric, str]:
         low, high, why = column.bounds_of(seen, self.low, self.high)
@@ -183,7 +212,7 @@ class Numeric(Column):
         outside = cells.count_outside(numbers, self.low, self.high, gaps)
         numbers = np.clip(numbers, self.low, self.high)
         if self.scale:
-            numbers = cells.scale_to_unit(numbers, self.low, self.high)
+            numbers = self.curve_scale(cells.scale_to_unit(numbers, self.low, self.high))
         hats = cells.hats(numbers, self.depth, gaps if self.missing == "indicator" else gaps[:0])
         value, *indicator = cells.with_indicator(numbers, gaps, self.missing)
         return EncodedColumn([value, *hats, *indicator], outside)
@@ -200,7 +229,8 @@ class Date(Column):
     name
         The column's.
     low
-        The first day, as a date or a text such as "2024-12-31".
+        The first day, as a date or a text such as "2024-12-31". Left out, with high: a private run looks for bounds at
+        a price (`co.look`).
     high
         The last day, likewise.
     parts
@@ -217,8 +247,8 @@ class Date(Column):
     ('admitted', 'admitted.weekday=1', 'admitted.weekday=2')
     """
 
-    low: dt.date
-    high: dt.date
+    low: dt.date = SOUGHT
+    high: dt.date = SOUGHT
     parts: tuple[Literal["month", "weekday"], ...] = ()
     format: str = "%Y-%m-%d"
     missing: Literal["refuse", "indicator"] | dt.date = "refuse"
@@ -231,7 +261,15 @@ class Date(Column):
         if not isinstance(self.format, str) or not self.format:
             raise wrong(self.name, f'format is {self.format!r}. Write for example "%d.%m.%Y".')
         check_text(self.format)
-        _check_bounds(self, _day)
+        if _check_declared(self):
+            _check_bounds(self, _day)
+
+    @property
+    def declared(self) -> bool:
+        return self.low is not None
+
+    def stand_in(self) -> Date:
+        return self if self.declared else replace(self, low=dt.date(2000, 1, 1), high=dt.date(2000, 12, 31))
 
     def groups(self) -> Groups:
         value = Feature(self.name, 1.0, nonnegative=False, binary=False)
@@ -290,7 +328,7 @@ class Date(Column):
         return {"kind": self.part(group) or "day", "format": self.format}
 
     def words(self) -> tuple[str, str]:
-        return "day", f"{self.low} to {self.high}"
+        return "day", f"{self.low} to {self.high}" if self.declared else TO_LOOK
 
     def propose(self, seen: Look) -> tuple[Date, str]:  # noqa: ARG002
         low, high = column.whole_months(self.low, self.high)
@@ -359,9 +397,11 @@ class Categorical(Column):
         The column's.
     levels
         The list, as known beforehand: one read off the rows would show a level that only one row has. A value that is
-        not listed counts as none of them.
+        not listed counts as none of them. Left out: a private run looks for those that many rows have, at a price
+        (`co.look`).
     missing
-        What a gap becomes: "refuse", an error; "indicator", a level of its own; or one of the levels.
+        What a gap becomes: "refuse", an error; "indicator", a level of its own; "other", none of the levels; or one of
+        the levels.
 
     Examples
     --------
@@ -370,15 +410,24 @@ class Categorical(Column):
     ('ward=A', 'ward=B', 'ward=missing')
     """
 
-    levels: tuple[str, ...]
+    levels: tuple[str, ...] = SOUGHT
     missing: str = "refuse"
     EXPECTS: ClassVar[str] = "levels"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "levels", _levels(self.name, self.levels))
-        if self.missing not in ("refuse", "indicator", *self.levels):
-            raise wrong(self.name, f'missing = {self.missing!r}. Write "indicator", "refuse" or one of its levels.')
+        if self.declared:
+            object.__setattr__(self, "levels", _levels(self.name, self.levels))
+        if self.missing not in ("refuse", "indicator", "other", *(self.levels or ())):
+            choices = '"indicator", "other", "refuse" or one of its levels'
+            raise wrong(self.name, f"missing = {self.missing!r}. Write {choices}.")
+
+    @property
+    def declared(self) -> bool:
+        return self.levels is not None
+
+    def stand_in(self) -> Categorical:
+        return self if self.declared else replace(self, levels=("0", "1"))
 
     def groups(self) -> Groups:
         names = [f"{self.name}={level}" for level in self.levels]
@@ -397,7 +446,7 @@ class Categorical(Column):
             # So a file has whole numbers that somebody read as floats before, because of gaps.
             texts = texts.replace({text: level for text, level in pointed.items() if text not in self.levels})
         cells.refuse_gaps(self.name, self.missing, texts.null_count())
-        if self.missing not in ("refuse", "indicator"):
+        if self.missing not in ("refuse", "indicator", "other"):
             texts = texts.fill_null(self.missing)
         known = texts.cast(pl.Enum(self.levels), strict=False)
         codes = known.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
@@ -424,7 +473,7 @@ class Categorical(Column):
         return {"kind": "level", "levels": places, "floats": floats}
 
     def words(self) -> tuple[str, str]:
-        return "one of", f"{len(self.levels):,} levels"
+        return "one of", f"{len(self.levels):,} levels" if self.declared else TO_LOOK
 
 
 @dataclass(frozen=True)
@@ -465,6 +514,49 @@ class Plain(Column):
         return _unscaled(self)
 
 
+@dataclass(frozen=True)
+class Unknown(Column):
+    """A column of which nobody said what it holds: a private run finds out whether numbers, days or levels, at a price.
+
+    Parameters
+    ----------
+    name
+        The column's.
+
+    Examples
+    --------
+    >>> import colonnade as co
+    >>> co.Unknown("income").declared
+    False
+    """
+
+    EXPECTS: ClassVar[str] = "numbers, days or levels"
+
+    @property
+    def declared(self) -> bool:
+        return False
+
+    def stand_in(self) -> Numeric:
+        return Numeric(self.name, -1.0, 1.0)
+
+    def groups(self) -> Groups:
+        raise wrong(self.name, f"its kind is {TO_LOOK}.")
+
+    def encode(self, values: pl.Series) -> EncodedColumn:  # noqa: ARG002  of no kind
+        raise wrong(self.name, f"its kind is {TO_LOOK}.")
+
+    def takes(self, cells_type: Any) -> bool:
+        return cells.holds_levels(cells_type)
+
+    def cell_type(self) -> Any:
+        import polars as pl
+
+        return pl.String
+
+    def words(self) -> tuple[str, str]:
+        return "unknown", TO_LOOK
+
+
 def _unscaled(column: Column) -> Plain:
     """Its numbers as they are; a column with gaps gets one more, which says where they are."""
     return Plain(column.name, "refuse" if column.missing == "refuse" else "indicator")
@@ -476,6 +568,35 @@ def _whole(level: str) -> str:
 
 
 # --- checks -------------------------------------------------------------------------------------------------
+
+
+def _check_declared(column: Numeric | Date) -> bool:
+    """Whether it has bounds, both of them; without, it has no figure that they would explain."""
+    if (column.low is None) != (column.high is None):
+        raise wrong(column.name, "one bound without the other. Write low and high, or neither for a look at a price.")
+    if column.declared:
+        return True
+    if column.missing not in ("refuse", "indicator"):
+        raise wrong(column.name, "missing is a value, and there are no bounds for it to lie between. Write them, too.")
+    if (getattr(column, "scale", True), getattr(column, "quantiles", None)) != (True, None):
+        raise wrong(column.name, "scale and quantiles go with low and high. Write bounds, or leave these out, too.")
+    return False
+
+
+def _check_quantiles(column: Numeric) -> None:
+    """Rising between the bounds, and as many as halving gives."""
+    if column.quantiles is None:
+        return
+    given: object = column.quantiles
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise wrong(column.name, f"quantiles is {given!r}. Write a list of numbers.")
+    inner = tuple(number(f"column {column.name!r}: a quantile", value) for value in given)
+    object.__setattr__(column, "quantiles", inner)
+    whole = (column.low, *inner, column.high)
+    if len(whole) < 3 or (len(whole) - 1) & (len(whole) - 2):
+        raise wrong(column.name, f"there are {len(inner):,} quantiles. Write 1, 3, 7, 15, 31 or 63 of them.")
+    if any(a >= b for a, b in pairwise(whole)) or not column.scale:
+        raise wrong(column.name, "quantiles must rise between low and high, with scale = true.")
 
 
 def _check_bounds(column: Numeric | Date, read: Callable[[str, object], Any]) -> None:

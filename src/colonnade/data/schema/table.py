@@ -124,7 +124,7 @@ class Schema:
                 f"label={self.label!r}: give its name and range, as in label=co.Numeric('log_income', 2, 6)."
             )
         check(self)
-        for names in ([column.name for column in self.columns], self.features):
+        for names in ([column.name for column in self.columns], self.features if self.declared else ()):
             name, times = next(iter(Counter(names).most_common(1)), ("", 0))
             if times > 1:
                 raise InvalidInput(f"the name {name!r} stands for {times} columns. Rename all but one.")
@@ -154,6 +154,19 @@ class Schema:
             A polars or pandas DataFrame.
         """
         return cls(tuple(seen.column() for seen in look([frame])), source="data")
+
+    @property
+    def declared(self) -> bool:
+        """Whether all figures of its columns and label are known; else a private run looks for them, at a price."""
+        return all(column.declared for column in (*self.columns, *((self.label,) if self.label else ())))
+
+    def stand_in(self) -> Schema:
+        """The same with made-up figures where none were declared: what can be checked before a look, is checked so."""
+        if self.declared:
+            return self
+        columns = tuple(column.stand_in() for column in self.columns)
+        label = None if self.label is None or not self.label.declared else self.label
+        return replace(self, columns=columns, label=label)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -192,7 +205,7 @@ class Schema:
     @property
     def auto_curve_counts(self) -> tuple[int, ...]:
         """How many columns a method may bend, to depth 1, 2 and so on."""
-        own = [column.auto_curve_counts for column in self.columns]
+        own = [column.auto_curve_counts for column in self.columns if self.declared]
         return tuple(sum(depth >= k for depth in own) for k in range(1, max(own, default=0) + 1))
 
     def with_curve_depth(self, depth: int) -> Schema:
@@ -230,7 +243,10 @@ class Schema:
                 numbers = np.zeros(height)
                 numbers[own[0][0]] = own[0][1]
                 gaps = own[1][0] if other.missing == "indicator" else np.zeros(0, np.int64)
-                own[1:1] = hats(numbers, other.depth, gaps)
+                if (scaled := other.curve_scale(numbers)) is not numbers:
+                    scaled[gaps] = 0.0
+                    own[0] = cells.nonzeros(scaled)
+                own[1:1] = hats(scaled, other.depth, gaps)
             found = found + own
             start = stop
         return assemble(found, height)
@@ -238,7 +254,7 @@ class Schema:
     @property
     def bounded(self) -> bool:
         """Whether every column has a declared bound, so that private methods can use it."""
-        return self.source != "data" and all(column.bounded for column in self.columns)
+        return self.declared and self.source != "data" and all(column.bounded for column in self.columns)
 
     def entry_bounds(self) -> Floats:
         """For each encoded column, a public bound of its absolute value."""
@@ -267,7 +283,7 @@ class Schema:
             By column, its polars type.
         """
         for column in self.columns:
-            if not column.takes(kind := kinds[column.name]):
+            if column.declared and not column.takes(kind := kinds[column.name]):
                 what = f"it holds {kind}, and the schema expects {column.EXPECTS}"
                 raise cells.wrong(column.name, f"{what}. Convert it, or declare another type.")
 

@@ -111,7 +111,8 @@ class Csv:
 
         names = self.names()
         wanted = choose_columns(self.shown, names, columns)
-        types = {column.name: column.csv_type() for column in (schema.columns if schema else ())}
+        declared = schema.columns if schema else ()  # what waits for a look is text: no cell is refused
+        types = {column.name: column.csv_type() if column.declared else pl.String for column in declared}
         types |= dict.fromkeys(texts, pl.String)
         with unquoted():
             types |= self._types(names, [name for name in wanted if name not in types])

@@ -1,0 +1,314 @@
+"""A look under attack: what it says that it costs, and what single cells can do to it before, during and after."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import colonnade as co
+from colonnade.data.federation import Federation
+from colonnade.data.schema.sought import (
+    SoughtCells,
+    check_cells,
+    days_of,
+    levels_found,
+    number_found,
+    numbers_of,
+    texts_of,
+    with_own_names,
+)
+from colonnade.kernels.histograms import counts, quantiles, range_of
+from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.ledger import Ledger
+from colonnade.runtime.run_store import RunStore
+
+pytestmark = pytest.mark.chance(0, "ids, keys and noise are drawn: no claim depends on what they are")
+
+WHATEVER = pytest.mark.chance(0, "what is refused, named and charged, whatever the noise is")
+N = 20_000
+TERMS = co.Privacy(4.0, 1e-6, trust="secure")
+RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3))
+SQUARES = co.Problem(co.LeastSquares(), penalty=co.Ridge(1e-3))
+SCHEMA = co.Schema((co.Numeric("x"), co.Categorical("c")))
+
+
+def table(seed: int = 0) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pl.DataFrame(
+        {
+            "id": np.arange(N),
+            "x": rng.normal(5.0, 2.0, N),
+            "c": rng.choice(["a", "b", "c"], N),
+            "y": rng.choice([0.0, 1.0], N),
+        }
+    )
+
+
+def federation(frame: Any = None, schema: co.Schema = SCHEMA, label: str = "y", **more: Any) -> Federation:
+    own = table() if frame is None else frame
+    return Federation.from_frames({"a": own}, on="id", label=("a", label), schemas={"a": schema}, **more)
+
+
+def spent(store: Path, party: str = "a") -> tuple[float, float]:
+    folder = RunStore(store)
+    try:
+        budget = Ledger(folder.log(party), party, co.Policy(exact=True)).budget()
+        return budget.rho, budget.taken
+    finally:
+        folder.close()
+
+
+# ------------------------------------------------------------------------------------------------ what it costs
+
+
+@WHATEVER
+def test_terms_remember_every_look_that_they_paid(tmp_path: Path) -> None:
+    """The second look of the same terms is another release: a run after both has what both have left."""
+    first = co.look(federation(), TERMS, store=tmp_path)
+    second = co.look(federation(table(1)), first.privacy, store=tmp_path)
+    assert first.privacy.looked is not None
+    assert second.privacy.looked == pytest.approx(spent(tmp_path), rel=1e-9)
+    fit = co.fit(second.federation, RIDGE, privacy=second.privacy, store=tmp_path)
+    assert fit.privacy.epsilon <= 4.0
+    rho, taken = spent(tmp_path)
+    assert epsilon(rho, 1e-6 - taken) <= 4.0 * (1 + 1e-9)
+
+
+@WHATEVER
+def test_a_fit_that_looks_after_a_look_that_was_bought_costs_what_was_asked_for_in_all(tmp_path: Path) -> None:
+    bought = co.look(federation(), TERMS, store=tmp_path)
+    fit = co.fit(federation(table(1)), RIDGE, privacy=bought.privacy, store=tmp_path)
+    assert fit.privacy.epsilon <= 4.0
+    rho, taken = spent(tmp_path)
+    assert epsilon(rho, 1e-6 - taken) <= 4.0 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("looked", [(100.0, 0.0), (0.0, 1e-6), (0.0, 0.5), (True, 0.0), (-1.0, 0.0), (math.nan, 0.0)])
+def test_a_look_that_would_have_taken_all_is_refused_where_terms_are_made(looked: Any) -> None:
+    with pytest.raises(co.InvalidInput, match="look"):
+        replace(TERMS, looked=looked)
+
+
+@WHATEVER
+def test_a_look_with_seeded_noise_says_that_it_protects_nobody_and_is_no_other_calls(tmp_path: Path) -> None:
+    fits = [
+        co.fit(federation(), RIDGE, privacy=TERMS, store=tmp_path / str(k), noise=co.SeededNoise(3)) for k in range(2)
+    ]
+    assert fits[0].privacy.sentence.startswith("Not private: the noise was seeded")
+    assert fits[0].privacy.epsilon == math.inf
+    assert fits[0].schemas["a"] == fits[1].schemas["a"]
+    again = co.look(federation(), TERMS, store=tmp_path / "0")
+    assert again.federation.parties["a"].schema.columns[0].low != fits[0].schemas["a"].columns[0].low
+
+
+# ------------------------------------------------------------------------------------------------ single cells
+
+
+def cells_of(values: pl.Series, column: co.Column | None = None) -> SoughtCells:
+    return SoughtCells(pl.DataFrame([values.alias("x")]), co.Schema((column or co.Unknown("x"),)))
+
+
+FAR = 2**62
+TYPED = {
+    "text": pl.Series(
+        ["a\0b", "", "\n", None, "nan", "1e400", "½", "١٢", "1,5", "1,500", " 7 ", "2024-02-30", "\U0001f642"]
+    ),
+    "float": pl.Series([math.nan, math.inf, -0.0, 1e300, 2.0**53, None]),
+    "bool": pl.Series([True, None, False]),
+    "decimal": pl.Series(["1.5", "2.25", None]).cast(pl.Decimal(10, 2)),
+    "huge": pl.Series([2**64 - 1, 1, None], dtype=pl.UInt64),
+    "categorical": pl.Series(["a", "", None], dtype=pl.Categorical),
+    "enum": pl.Series(["a", "b", None], dtype=pl.Enum(["a", "b"])),
+    "date": pl.Series([2**31 - 1, -(2**31), 0, None], dtype=pl.Int32).cast(pl.Date),
+    "ms": pl.Series([FAR, -FAR, 0, None]).cast(pl.Datetime("ms")),
+    "us": pl.Series([FAR, -FAR, 0, None]).cast(pl.Datetime("us")),
+    "zone": pl.Series([FAR, -FAR, 0, None]).cast(pl.Datetime("ms", "Europe/Berlin")),
+    "time": pl.Series([0, None]).cast(pl.Time),
+    "nothing": pl.Series([None, None]),
+}
+
+
+@pytest.mark.parametrize("kind", TYPED)
+def test_every_cell_is_read_by_itself_whatever_stands_beside_it(kind: str) -> None:
+    values = TYPED[kind].alias("x")
+    for read in (
+        numbers_of,
+        lambda one: days_of(one, "%Y-%m-%d"),
+        lambda one: np.array(texts_of(one).to_list(), object),
+    ):
+        whole = read(values)
+        alone = [read(values[k : k + 1])[0] for k in range(values.len())]
+        assert all(a == b or (a != a and b != b) for a, b in zip(whole.tolist(), alone, strict=True))
+    cells = cells_of(values)
+    kinds = cells.kind_counts("x")
+    assert kinds.sum() <= values.len()
+    names, counts, missing = cells.level_counts("x")
+    assert counts.sum() + missing == values.len()
+    assert list(names) == sorted(set(names))
+    assert len(cells.digest()) == 64
+    for column in (
+        co.Numeric("x", 0.0, 1.0, missing=0.5),
+        co.Date("x", "2020-01-01", "2020-12-31", missing=dt.date(2020, 6, 1)),
+        co.Categorical("x", ("a", "1"), "other"),
+    ):
+        assert cells.encoded(co.Schema((column,))).matrix.shape[0] == values.len()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pl.Series([[1], [2]]),
+        pl.Series([{"a": 1}]),
+        pl.Series([b"\xff"]),
+        pl.Series([object()], dtype=pl.Object),
+        pl.Series([dt.timedelta(1)]),
+    ],
+)
+def test_a_type_that_no_look_can_read_is_refused_before_it(values: pl.Series) -> None:
+    for column in (co.Numeric("x"), co.Categorical("x"), co.Date("x"), co.Unknown("x")):
+        with pytest.raises(co.InvalidInput, match="which no look can read"):
+            check_cells(pl.DataFrame([values.alias("x")]), co.Schema((column,)))
+
+
+def test_cells_that_are_joined_otherwise_have_another_digest() -> None:
+    found = [cells_of(pl.Series(own)).digest() for own in (["a\0b", "c"], ["a", "b\0c"], ["\1", "c"], [None, "c"])]
+    assert len(set(found)) == 4
+
+
+@pytest.mark.parametrize("name", ["count", "level", "rows", "x"])
+def test_a_column_may_have_any_name(name: str) -> None:
+    frame = pl.DataFrame({name: ["b", "a", "a", None]})
+    found = SoughtCells(frame, co.Schema((co.Categorical(name),))).level_counts(name)
+    assert (found[0], found[1].tolist(), found[2]) == (("a", "b"), [2, 1], 1)
+
+
+@pytest.mark.parametrize("sentinel", [dt.date.max, dt.date.min])
+@WHATEVER
+def test_days_at_the_ends_of_the_calendar_have_bounds_there(sentinel: dt.date, tmp_path: Path) -> None:
+    days = [sentinel if k % 2 else dt.date(2020, 1, 1 + k % 28) for k in range(N)]
+    frame = table().with_columns(x=pl.Series(days))
+    found = co.look(federation(frame, co.Schema((co.Date("x"), co.Categorical("c")))), TERMS, store=tmp_path)
+    column = found.federation.parties["a"].schema.columns[0]
+    assert column.low <= dt.date(2020, 1, 28)
+    assert column.high >= dt.date(2020, 1, 1)
+
+
+@WHATEVER
+def test_levels_and_indicators_that_share_a_name_with_another_feature_give_way(tmp_path: Path) -> None:
+    """Else a schema would be refused for what rows hold, after the price was paid."""
+    gaps = pl.Series([k % 4 == 0 for k in range(N)])
+    level = pl.Series(["missing", "other", "x", "x~1"] * (N // 4))
+    frame = table().with_columns(
+        pl.Series(
+            "c", pl.select(pl.when(pl.Series([k % 5 == 0 for k in range(N)])).then(None).otherwise(level)).to_series()
+        ),
+        pl.Series("x", np.where(gaps, np.nan, table()["x"].to_numpy())),
+        pl.Series("c=x", table(2)["x"]),
+        pl.Series("x=missing", table(3)["x"]),
+    )
+    schema = co.Schema((co.Categorical("c"), co.Numeric("x"), co.Numeric("c=x"), co.Numeric("x=missing", 0, 9)))
+    fed = federation(frame, schema)
+    fit = co.fit(fed, RIDGE, privacy=TERMS, store=tmp_path)
+    found = fit.schemas["a"].columns
+    assert set(found[0].levels) == {"missing", "other"}
+    assert found[0].missing == "other"
+    assert isinstance(found[1].missing, float)
+    assert len(set(fit.schemas["a"].features)) == fit.schemas["a"].width
+
+
+LEVELS = (
+    "indicator",
+    "other",
+    "refuse",
+    "missing",
+    "1",
+    "1.0",
+    "a\0b",
+    "~",
+    "=",
+    '"',
+    "\\",
+    "\n",
+    "\x7f",
+    "é",
+    "e\u0301",
+    "\u2028",
+    " a",
+    "a" * 5_000,
+)
+
+
+def test_a_schema_of_any_levels_comes_back_from_its_file() -> None:
+    for gaps in (False, True):
+        (column,) = with_own_names([levels_found(co.Categorical("c"), LEVELS, gaps)], {"c"})
+        schema = co.Schema((column,))
+        assert co.Schema.from_text(schema.to_text()) == schema
+        encoded = schema.encode(pl.DataFrame({"c": [*LEVELS, None]})).matrix
+        whole = encoded.toarray() if hasattr(encoded, "toarray") else encoded
+        assert (whole[: len(LEVELS), : len(LEVELS)] == np.eye(len(LEVELS))).all()
+        assert not whole[len(LEVELS)].any()  # no level is a keyword to a gap, and "missing" has no indicator beside it
+
+
+def test_quantiles_over_many_octaves_still_rise() -> None:
+    rows = np.exp2(np.random.default_rng(0).uniform(-15.0, 30.0, 100_000))
+    found = range_of(counts(rows), 100.0)
+    assert found is not None
+    column = number_found(co.Numeric("x"), found, quantiles(found, found.part_counts(rows), 5.0, 63), missing=False)
+    assert len(column.quantiles) == 63
+    schema = co.Schema((column,))
+    assert co.Schema.from_text(schema.to_text()) == schema
+
+
+# ------------------------------------------------------------------------------------------------ refusals
+
+
+@pytest.mark.parametrize("column", [co.Numeric("z", 0, 1), co.Binary("z")])
+def test_cells_that_a_declaration_refuses_are_refused_before_a_look_is_paid(column: co.Column) -> None:
+    frame = table().with_columns(z=pl.Series([None, 2.0, *[0.0] * (N - 2)]))
+    with pytest.raises(co.InvalidInput, match="'z'"):
+        federation(frame, co.Schema((co.Numeric("x"), column)))
+
+
+def test_labels_that_are_no_numbers_are_refused_before_a_look_at_their_range(tmp_path: Path) -> None:
+    frame = table().with_columns(y=pl.Series(["abc", *["1.5"] * (N - 1)]))
+    fed = federation(frame, co.Schema((co.Numeric("x"),), label=co.Numeric("y")))
+    with pytest.raises(co.InvalidInput, match="a look for their range takes numbers"):
+        co.look(fed, TERMS, store=tmp_path)
+    assert not list((tmp_path / "nodes").glob("*.db"))
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+@WHATEVER
+def test_odd_labels_count_as_missing_or_at_the_end(odd: float, tmp_path: Path) -> None:
+    frame = table().with_columns(y=pl.Series([odd, *table()["x"].to_list()[1:]]))
+    fed = federation(frame, co.Schema((co.Numeric("x"),), label=co.Numeric("y")))
+    fit = co.fit(fed, SQUARES, privacy=TERMS, store=tmp_path)
+    assert -10.0 < fit.schemas["a"].label.low < fit.schemas["a"].label.high < 30.0
+
+
+@WHATEVER
+def test_a_look_that_saw_nothing_says_so(tmp_path: Path) -> None:
+    frame = table().with_columns(c=pl.col("id").cast(pl.String))
+    for _ in range(2):
+        with pytest.raises(co.InvalidInput, match="the look saw none of the columns"):
+            co.fit(federation(frame, co.Schema((co.Categorical("c"),))), RIDGE, privacy=TERMS, store=tmp_path)
+
+
+def test_a_federation_that_waits_for_a_look_can_lose_a_party() -> None:
+    frames = {"a": table().select("id", "x", "y"), "b": table().select("id", "c")}
+    schemas = {"a": co.Schema((co.Numeric("x"),)), "b": co.Schema((co.Categorical("c"),))}
+    fed = Federation.from_frames(frames, on="id", label=("a", "y"), schemas=schemas)
+    assert list(fed.without("b").parties) == ["a"]
+
+
+@pytest.mark.parametrize("column", [co.Numeric("x"), co.Categorical("x"), co.Unknown("x")])
+def test_between_organisations_columns_without_figures_are_refused(column: co.Column) -> None:
+    with pytest.raises(co.InvalidInput, match="between organisations nobody looks at columns"):
+        federation(schema=co.Schema((column,))).to_file()
