@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,10 @@ from colonnade.data.schema.sought import (
 )
 from colonnade.kernels.histograms import counts, quantiles, range_of
 from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.conditions import Code
 from colonnade.privacy.ledger import Ledger
+from colonnade.runs.look import FORMAT, KIND
+from colonnade.runs.release_file import write_sealed
 from colonnade.runtime.run_store import RunStore
 
 pytestmark = pytest.mark.chance(0, "ids, keys and noise are drawn: no claim depends on what they are")
@@ -106,6 +110,53 @@ def test_a_look_with_seeded_noise_says_that_it_protects_nobody_and_is_no_other_c
     assert fits[0].schemas["a"] == fits[1].schemas["a"]
     again = co.look(federation(), TERMS, store=tmp_path / "0")
     assert again.federation.parties["a"].schema.columns[0].low != fits[0].schemas["a"].columns[0].low
+
+
+@WHATEVER
+@pytest.mark.parametrize("looked", [None, (0.0, 0.0), (1e-9, 0.0)])
+def test_a_run_that_does_not_count_its_look_names_its_price(looked: Any, tmp_path: Path) -> None:
+    found = co.look(federation(), TERMS, store=tmp_path)
+    fit = co.fit(found.federation, RIDGE, privacy=replace(TERMS, looked=looked), store=tmp_path)
+    (said,) = [one for one in fit.privacy.conditions if one.code in (Code.LOOKED_AT, Code.LOOKED_BESIDE)]
+    assert said.code is Code.LOOKED_BESIDE
+    rho, taken = spent(tmp_path)
+    assert said.figures == pytest.approx((found.statement.epsilon, epsilon(rho, 1e-6 - taken)), rel=1e-6)
+    assert "both together cost epsilon" in fit.privacy.sentence
+    fit.save(tmp_path / "fit.json")
+    assert co.load(tmp_path / "fit.json").privacy == fit.privacy
+
+
+def test_a_look_without_a_store_is_refused_as_a_run_is() -> None:
+    with pytest.raises(co.InvalidInput, match="needs store="):
+        co.look(federation(), TERMS)
+
+
+@WHATEVER
+def test_a_kept_look_that_is_damaged_or_not_whole_is_not_taken(tmp_path: Path) -> None:
+    co.look(federation(), TERMS, store=tmp_path)
+    price = spent(tmp_path)
+    (path,) = (tmp_path / "fits").glob("*.look.json")
+    head, body = path.read_text().split("\n", 1)
+    changes: list[dict[str, Any]] = [
+        {"parts": []},
+        {"parts": [5] * 3},
+        {"cells": [1, 2]},
+        {"cells": [2**70] * 245},
+        {"kinds": [[1]]},
+        {"names": [["a", "a"]], "counts": [[9_999, 9_999]]},
+        {"names": [["\ud800"]], "counts": [[9_999]]},
+        {"names": 3},
+    ]
+    for change in changes:
+        raw = json.loads(body)
+        raw["a"] |= change
+        write_sealed(path, KIND, FORMAT, json.dumps(raw))
+        with pytest.raises(co.InvalidInput, match="not a whole look"):
+            co.look(federation(), TERMS, store=tmp_path)
+    path.write_text(head + "\n" + body[:-9])
+    with pytest.raises(co.InvalidInput, match="damaged"):
+        co.look(federation(), TERMS, store=tmp_path)
+    assert spent(tmp_path) == price
 
 
 # ------------------------------------------------------------------------------------------------ single cells

@@ -102,6 +102,8 @@ class Federation:
         Offset and weight of each row, at the label holder.
     left_out
         By party, columns that a look could not see: they take no part.
+    look_price
+        rho and delta of all looks at these columns, which statements of later runs name.
 
     Examples
     --------
@@ -128,6 +130,7 @@ class Federation:
     classes: Classes | None = None
     beside: Beside = field(default=NOTHING, repr=False)
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    look_price: tuple[float, float] = (0.0, 0.0)
 
     # -------------------------------------------------------------------------------- making one
 

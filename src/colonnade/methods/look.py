@@ -266,7 +266,7 @@ class PartyLook:
 
 def found_by(plan: LookPlan, party: str, schema: Schema, counts: Counts) -> PartyLook:
     """What the counts of a party say: worked out alike by the party and the coordinator."""
-    looks = read_counts(plan, party, counts)
+    looks = read_counts(plan, party, counts, whole=True)
     by_name = {look.name: look for look in looks if not look.label}
     made = [one if one.declared else by_name[one.name].column(one, plan) for one in schema.columns]
     columns = with_own_names([one for one in made if one is not None], by_name.keys())
@@ -285,8 +285,8 @@ def found_by(plan: LookPlan, party: str, schema: Schema, counts: Counts) -> Part
     return PartyLook(replace(schema, columns=columns, label=label), looks, left_out)
 
 
-def read_counts(plan: LookPlan, party: str, came: Counts) -> tuple[ColumnLook, ...]:
-    """The counts of a party by column; without those of parts, as far as the party itself is on the way."""
+def read_counts(plan: LookPlan, party: str, came: Counts, *, whole: bool = False) -> tuple[ColumnLook, ...]:
+    """The counts of a party by column; not `whole`: those of parts may lack, as the party itself is on the way."""
     sought = plan.sought.get(party, ())
     _check(came.kinds, 3 * plan.unknown(party), party)
     kinds = kinds_by(sought, came.kinds)
@@ -307,7 +307,7 @@ def read_counts(plan: LookPlan, party: str, came: Counts) -> tuple[ColumnLook, .
             there = range_of(own, plan.over)
             looks.append(ColumnLook(one.name, kind, own, int(came.cells[at]), range=there, label=one.label))
         at += 1
-    if not came.parts.size:
+    if not (whole or came.parts.size):
         return tuple(looks)
     _check(came.parts, PARTS * sum(look.range is not None for look in looks), party)
     counted = iter(came.parts.reshape(-1, PARTS))
@@ -335,7 +335,7 @@ def coordinator(plan: LookPlan) -> Program[dict[str, Counts]]:
     came = yield from ask(roster.parties, SendLook(), LookParts)
     found = {party: Counts.of(came[party]) for party in roster.parties}
     for party, counts in found.items():
-        read_counts(plan, party, counts)  # refused before anything rests on it
+        read_counts(plan, party, counts, whole=True)  # refused before anything rests on it
     return found
 
 

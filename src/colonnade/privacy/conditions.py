@@ -44,6 +44,7 @@ class Code(StrEnum):
     LARGE_DELTA = "large delta"
     BOUNDS_READ_OFF = "bounds read off"
     LOOKED_AT = "looked at"
+    LOOKED_BESIDE = "looked at beside"
     LEDGERS_REPLACED = "ledgers replaced"
     PARTIES_LOST = "parties lost"
 
@@ -62,6 +63,10 @@ def _texts(figures: tuple[Any, ...]) -> bool:
 
 def _one_figure(figures: tuple[Any, ...]) -> bool:
     return len(figures) == 1 and type(figures[0]) is float and figures[0] >= 0.0
+
+
+def _two_figures(figures: tuple[Any, ...]) -> bool:
+    return len(figures) == 2 and all(_one_figure((one,)) for one in figures)
 
 
 def _pairs(figures: tuple[Any, ...]) -> bool:
@@ -187,6 +192,13 @@ def _looked_at(spent: float) -> str:
     return f"bounds, levels and quantiles that nobody declared were looked for before, for epsilon {shown(spent)} of it"
 
 
+def _looked_beside(spent: float, both: float) -> str:
+    return (
+        f"bounds, levels and quantiles that nobody declared were looked for before, for epsilon {shown(spent)} beside "
+        f"this; both together cost epsilon {shown(both)}"
+    )
+
+
 def _replaced(*ledgers: Sequence[str]) -> str:
     days: dict[str, list[str]] = {}
     for node, when in ledgers:
@@ -272,6 +284,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.LARGE_DELTA: Meaning(Kind.NOTE, _large_delta, takes=_delta_of_a_count),
     Code.BOUNDS_READ_OFF: Meaning(Kind.NOTE, _read_off, takes=_texts),
     Code.LOOKED_AT: Meaning(Kind.NOTE, _looked_at, takes=_one_figure),
+    Code.LOOKED_BESIDE: Meaning(Kind.NOTE, _looked_beside, takes=_two_figures),
     Code.LEDGERS_REPLACED: Meaning(Kind.NOTE, _replaced, takes=_pairs),
     Code.PARTIES_LOST: Meaning(Kind.NOTE, _lost, takes=_pairs),
 }

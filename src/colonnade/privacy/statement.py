@@ -399,12 +399,20 @@ def replaced_ledgers(ledgers: Iterable[tuple[str, str, str]]) -> tuple[Condition
     return (Condition(Code.LEDGERS_REPLACED, known),) if known else ()
 
 
-def looked_at(privacy: Privacy) -> tuple[Condition, ...]:
-    """What to say of figures that a look has found, whose price is in the sum."""
-    if privacy.looked is None:
-        return ()
-    spent, lost = privacy.looked
-    return (Condition(Code.LOOKED_AT, (epsilon(spent, less_taken(privacy.delta, lost)),)),)
+def looked_at(privacy: Privacy, known: tuple[float, float], rho: float, taken: float) -> tuple[Condition, ...]:
+    """What to say of figures that a look has found: its price is in the sum of a run, or beside it.
+
+    known       rho and delta of all looks at these columns
+    rho, taken  of the run alone
+    """
+    counted = privacy.looked or (0.0, 0.0)
+    if all(mine >= whole * (1.0 - 1e-9) for mine, whole in zip(counted, known, strict=True)):
+        return (Condition(Code.LOOKED_AT, (epsilon(counted[0], less_taken(privacy.delta, counted[1])),)),) * any(
+            counted
+        )
+    alone = epsilon(known[0], less_taken(privacy.delta, known[1]))
+    both = epsilon(rho + known[0], less_taken(privacy.delta, taken + known[1]))
+    return (Condition(Code.LOOKED_BESIDE, (alone, both)),)
 
 
 def lost_parties(absent: Mapping[str, str]) -> tuple[Condition, ...]:

@@ -528,7 +528,9 @@ def _claim(run: RunDriver) -> PrivacyStatement:
     schemas = {name: party.schema for name, party in run.federation.parties.items()}
     read_off = [name for name, schema in schemas.items() if schema is not None and schema.source == "public"]
     conditions = node_setup.conditions_of(run.job, run.method, keyed=run.federation.on is not None)
-    conditions = (*conditions, *stating.read_off(read_off), *stating.looked_at(run.job.privacy))
-    said = (unit, seen, run.method.DERIVATION, conditions)
+    rho = row_rho(run.plans)
+    taken = row_delta(run.plans)
+    looked = stating.looked_at(run.job.privacy, run.federation.look_price, rho, taken)
+    said = (unit, seen, run.method.DERIVATION, (*conditions, *stating.read_off(read_off), *looked))
     spent, lost = run.job.privacy.looked or (0.0, 0.0)
-    return stating.derived_statement(run.job.privacy, row_rho(run.plans) + spent, *said, row_delta(run.plans) + lost)
+    return stating.derived_statement(run.job.privacy, rho + spent, *said, taken + lost)

@@ -7,7 +7,6 @@ rows takes that again: nothing is drawn or paid twice.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +17,7 @@ import numpy as np
 
 from colonnade import notebook
 from colonnade.data.federation import Federation
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.gatekeeper import Passed, check_call, released_to_all
 from colonnade.methods.look import ColumnLook, Counts, Look, LookPlan, PartyLook, found_by
@@ -124,8 +123,8 @@ def look(
     engine
         Where the programs run; None: in this process.
     store
-        A folder for ledgers and transcripts, as in `co.fit`. What was found is kept there, and taken again by the same
-        call.
+        A folder for ledgers and transcripts, as in `co.fit`, which a look needs. What was found is kept there, and
+        taken again by the same call.
 
     Returns
     -------
@@ -141,21 +140,26 @@ def look(
 
     Examples
     --------
+    >>> import tempfile
     >>> import colonnade as co
     >>> import numpy as np
     >>> import polars as pl
     >>> frame = pl.DataFrame({"id": range(20_000), "x": np.linspace(0.0, 90.0, 20_000), "y": [0.0, 1.0] * 10_000})
     >>> schema = co.Schema((co.Numeric("x"),))
     >>> fed = co.Federation.from_frames({"a": frame}, on="id", label=("a", "y"), schemas={"a": schema})
-    >>> found = co.look(fed, co.Privacy(epsilon=1.0, delta=1e-6))
-    >>> found.federation.declared, found.privacy.looked is not None
-    (True, True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = co.look(fed, co.Privacy(epsilon=1.0, delta=1e-6), store=folder)
+    >>> 85.0 < found.federation.parties["a"].schema.columns[0].high < 91.0
+    True
     """
     if not isinstance(federation, Federation) or not isinstance(privacy, Privacy):
         raise InvalidInput("look wants a Federation and terms: co.look(federation, co.Privacy(epsilon, delta)).")
     if federation.away is not None:
         federation = meet_parties(federation, engine, store)
-    run_store: Store = MemoryStore() if store is None else RunStore(store)
+    if store is None:
+        _checked(federation, privacy, None)
+        raise InvalidInput("a look spends a budget and needs store='a folder', where its ledgers outlive the process.")
+    run_store = RunStore(store)
     try:
         return look_in(run_store, federation, privacy, engine)
     finally:
@@ -232,9 +236,12 @@ def _numbers(federation: Federation) -> Floats:
 
 def _less_look(privacy: Privacy, job: Job) -> Privacy:
     """The terms less what a look takes, beside what earlier looks took."""
-    before = privacy.looked or (0.0, 0.0)
-    rho, delta = (math.fsum(both) for both in zip(before, _taken(job), strict=True))
-    return replace(privacy, looked=(rho, delta))
+    return replace(privacy, looked=_with_look(privacy.looked or (0.0, 0.0), job))
+
+
+def _with_look(before: tuple[float, float], job: Job) -> tuple[float, float]:
+    rho, delta = _taken(job)
+    return before[0] + rho, before[1] + delta
 
 
 def look_in(
@@ -286,6 +293,7 @@ def _looked(
             "and another will see no more. Declare bounds and levels, or leave out what names single rows."
         )
     statement = _statement(federation, job, plans, method, noise)
+    there = replace(there, look_price=_with_look(federation.look_price, job))
     return Looked(there, _less_look(asked, job), found, statement, run)
 
 
@@ -319,7 +327,7 @@ def _kept(store: Store, fingerprint: str, plan: LookPlan, method: Look) -> tuple
             counts = {name: Counts.from_plain(raw[name]) for name in plan.job.roster.parties}
             for name, one in counts.items():
                 found_by(plan, name, method.schemas[name], one)
-        except DAMAGED as error:
+        except (*DAMAGED, ProtocolError) as error:
             raise InvalidInput(f"{path} is not a whole look. Remove it; the same call then looks again.") from error
         return run, counts
     return None

@@ -253,8 +253,8 @@ def with_own_names(columns: Sequence[Column], looked: Set[str]) -> tuple[Column,
             taken |= {f"{column.name}={level}" for level in levels}
             if not levels:
                 continue
-            column = replace(cast(Categorical, column), levels=levels)
             bare = replace(bare, levels=levels)
+            column = replace(bare, missing=column.missing)
         gaps = indicator(column.name).name
         own.append(bare if gaps in taken else column)
         taken |= {feature.name for feature in features_of(own[-1])}
