@@ -363,3 +363,74 @@ def test_a_federation_that_waits_for_a_look_can_lose_a_party() -> None:
 def test_between_organisations_columns_without_figures_are_refused(column: co.Column) -> None:
     with pytest.raises(co.InvalidInput, match="between organisations nobody looks at columns"):
         federation(schema=co.Schema((column,))).to_file()
+
+
+# ------------------------------------------------------------------------------------------------ types of columns
+
+
+@pytest.mark.parametrize("odd", ["odd", 7, 1.5, True, None, math.nan, "\ud800", dt.date(2020, 1, 1), b"x", (1, 2)])
+def test_one_odd_cell_of_a_pandas_column_moves_no_other(odd: Any) -> None:
+    """The type of a whole column hangs on each of its cells: a look sees the others as they were."""
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {"id": range(9), "n": range(9), "f": [k / 2 for k in range(9)], "c": list("abcabcabc"), "y": 0.0}
+    )
+    schema = co.Schema((co.Unknown("n"), co.Numeric("f"), co.Categorical("c")))
+    changed = frame.astype({"n": object, "f": object, "c": object})
+    for name in "nfc":
+        changed[name] = pd.Series([odd, *frame[name].tolist()[1:]], dtype=object)
+    before, after = (federation(one, schema).parties["a"].block.cells for one in (frame, changed))
+    for name in ("n", "f"):
+        assert np.array_equal(before.numbers(name, "numeric")[1:], after.numbers(name, "numeric")[1:])
+    for name in "nfc":
+        texts = [texts_of(cells.frame[name]).to_list()[1:] for cells in (before, after)]
+        assert texts[0] == texts[1]
+
+
+def test_one_odd_cell_of_a_csv_column_moves_no_other(tmp_path: Path) -> None:
+    schema = co.Schema((co.Unknown("n"), co.Numeric("f"), co.Categorical("c")))
+    seen = []
+    for odd in ("1", "1.0", "", "word", "2024-01-01", "1e999", '"a\nb"'):
+        rows = [
+            f"{k},{odd if k == 0 else k},{odd if k == 0 else k / 2},{odd if k == 0 else k % 3},0.0" for k in range(9)
+        ]
+        path = tmp_path / f"{len(seen)}.csv"
+        path.write_text("\n".join(["id,n,f,c,y", *rows]) + "\n")
+        cells = federation(str(path), schema).parties["a"].block.cells
+        texts = [texts_of(cells.frame[name]).to_list()[1:] for name in "nfc"]
+        seen.append((texts, cells.numbers("n", "numeric")[1:].tolist()))
+    assert all(one == seen[0] for one in seen)
+
+
+# ------------------------------------------------------------------------------------------------ without privacy
+
+
+@pytest.mark.parametrize("form", ["frame", "csv"])
+def test_without_privacy_columns_are_of_the_kinds_that_were_said(form: str, tmp_path: Path) -> None:
+    days = pl.Series([f"2024-{1 + k % 12:02d}-15" for k in range(N)])
+    frame = table().with_columns(d=days, u=pl.col("x"), b=(pl.col("id") % 2).cast(pl.Int64), e=days)
+    frame.write_csv(tmp_path / "a.csv")
+    columns = (
+        co.Numeric("x", monotone=1),
+        co.Categorical("c"),
+        co.Date("d"),
+        co.Unknown("u"),
+        co.Numeric("b"),
+        co.Unknown("e"),
+    )
+    source = frame if form == "frame" else str(tmp_path / "a.csv")
+    fed = federation(source, co.Schema(columns)).read_off()
+    found = fed.parties["a"].schema.columns
+    assert [one.kind() for one in found] == ["numeric", "categorical", "date", "numeric", "numeric", "date"]
+    assert found[0].monotone == 1
+    assert (found[0].low, found[0].high) == pytest.approx((table()["x"].min(), table()["x"].max()))
+    assert found[1].levels_of() == ("a", "b", "c")
+    fit = co.fit(federation(source, co.Schema(columns[1:])), RIDGE)
+    assert fit.schemas["a"].source == "data"
+
+
+def test_without_privacy_flags_of_unknown_kind_are_encoded() -> None:
+    frame = table().with_columns(b=(pl.col("id") % 2).cast(pl.Int64), t=pl.col("id") % 2 == 0)
+    fed = federation(frame, co.Schema((co.Unknown("b"), co.Unknown("t")))).read_off()
+    assert np.array_equal(np.asarray(fed.parties["a"].block.matrix[:, [0]].sum()), N / 2)

@@ -49,7 +49,7 @@ from colonnade.data.party import (
 from colonnade.data.row_order import in_order
 from colonnade.data.schema.cells import as_frame
 from colonnade.data.schema.column import spans_of
-from colonnade.data.schema.sought import sought_in
+from colonnade.data.schema.sought import sought_in, with_texts
 from colonnade.data.schema.table import Schema
 from colonnade.data.split_table import Columns, Places, check_labels, cut_to_unit, read_table, split_columns, split_rows
 from colonnade.errors import HeldByParty, InvalidInput, unquoted
@@ -302,6 +302,7 @@ class Federation:
         holder, columns = check_pairs(label, offset, weight)
         check_unit(columns, unit)
         own = {*columns.values(), *(() if label is None else label[1:])}
+        frames = {name: with_texts(frame, (schemas or {}).get(name)) for name, frame in frames.items()}
         tables = keyed_tables.read_tables(frames, on, holder, own, people)
         for name in schemas or {}:
             require_party(name, tables, "schemas")

@@ -11,8 +11,10 @@ import hashlib
 import json
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,8 +103,7 @@ class SoughtCells:
 
     def read_off(self) -> Schema:
         """The schema with the figures of these very rows: for a run without privacy, which no private one takes."""
-        found = {seen.name: seen.column() for seen in look([self.frame])} if self.frame.width else {}
-        columns = tuple(one if one.declared else found[one.name] for one in self.schema.columns)
+        columns = tuple(one if one.declared else _read_off(self.frame[one.name], one) for one in self.schema.columns)
         label = self.schema.label if self.schema.label is None or self.schema.label.declared else None
         return replace(self.schema, columns=columns, label=label, source="data")
 
@@ -118,12 +119,37 @@ class SoughtCells:
 def _readable(values: pl.Series, column: Column) -> pl.Series:
     import polars as pl
 
-    if isinstance(column, Numeric):
-        return pl.Series(values.name, numbers_of(values), nan_to_null=True)
+    if isinstance(column, Categorical):
+        return texts_of(values)
     if isinstance(column, Date):
         days = pl.Series(values.name, days_of(values, column.format), nan_to_null=True)
         return days.cast(pl.Int32).cast(pl.Date)
-    return texts_of(values)
+    return pl.Series(values.name, numbers_of(values), nan_to_null=True)
+
+
+def _read_off(values: pl.Series, column: Column) -> Column:
+    """A column with the figures of its cells; one of unknown kind is what all of them are."""
+    import polars as pl
+
+    if column.kind() == "unknown":
+        if values.dtype != pl.String or not texts_of(values).count():
+            return next(iter(look([values.to_frame()]))).column()
+        kind_counts = SoughtCells(values.to_frame(), Schema((column,))).kind_counts(values.name).tolist()
+        column = as_kind(
+            column, next((k for k, n in zip(KINDS, kind_counts, strict=True) if n == sum(kind_counts)), KINDS[2])
+        )
+    readable_cells = _readable(values, column)
+    (seen,) = look([readable_cells.to_frame()])
+    if seen.kind == "nothing":
+        return replace(column.stand_in(), missing="indicator")  # type: ignore[call-arg]  # these three kinds have it
+    gaps: Any = "indicator" if seen.missing and column.missing == "refuse" else column.missing
+    if isinstance(column, Numeric):
+        low, high = seen.bounds()
+        return replace(column, low=low, high=high, missing=gaps)
+    if isinstance(column, Date):
+        more = dt.timedelta(days=int(seen.low == seen.high))
+        return replace(column, low=seen.low - more, high=seen.high + more, missing=gaps)
+    return Categorical(column.name, tuple(readable_cells.drop_nulls().unique().sort().to_list()), missing=gaps)
 
 
 def numbers_of(values: pl.Series) -> Floats:
@@ -183,6 +209,51 @@ def readable(kind: Any) -> bool:
     import polars as pl
 
     return cells.holds_levels(kind) and not isinstance(kind, pl.Duration)
+
+
+def with_texts(frame: Any, schema: Schema | None) -> Any:
+    """A pandas frame whose objects are texts, each by itself, in columns that wait for a look.
+
+    One odd cell makes objects of a column of numbers, or ends in an error of pandas.
+    """
+    if schema is None or schema.declared or cells.is_frame(frame) or not hasattr(frame, "dtypes"):
+        return frame
+    names = {column.name for column in schema.columns if not column.declared}
+    if len(set(frame.columns)) < len(frame.columns):  # refused further on
+        return frame
+    frame = frame.copy(deep=False)
+    for label in frame.columns:
+        if str(label) in names and getattr(frame[label].dtype, "kind", "O") == "O":
+            frame[label] = np.array([*_texts_of_objects(frame[label]), None], object)[:-1]
+    return frame
+
+
+def _texts_of_objects(column: Any) -> list[str | None]:
+    import polars as pl
+
+    gaps = column.isna().to_numpy(dtype=bool).tolist()
+    values = [None if gap else value for gap, value in zip(gaps, column.astype(object).tolist(), strict=True)]
+    numbers = pl.Series(
+        [float(one) if isinstance(one, float | np.floating) else None for one in values], dtype=pl.Float64
+    )
+    floats = cells.texts_of("", numbers).to_list()
+    return [text if text is not None else _text_of_object(one) for text, one in zip(floats, values, strict=True)]
+
+
+def _text_of_object(value: Any) -> str | None:
+    """A cell as a text; None where it is nothing that a look can read."""
+    match value:
+        case bool() | np.bool_():
+            return "true" if value else "false"
+        case dt.datetime():
+            return value.date().isoformat()
+        case dt.date():
+            return value.isoformat()
+        case str() if not any("\ud800" <= letter <= "\udfff" for letter in value):
+            return str(value)
+        case Integral() | Decimal():
+            return str(value)
+    return None
 
 
 def check_cells(frame: pl.DataFrame, schema: Schema) -> None:
