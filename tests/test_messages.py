@@ -338,17 +338,17 @@ WRONG: Wrong = {
     "a kind of column that is unknown": (
         lambda folder: schema('[[column]]\ntype = "text"\nname = "age"\n'),
         co.InvalidInput,
-        "line 1, [[column]] number 1: type is 'text'. Write one of numeric, binary, categorical, plain, date.",
+        "line 1, [[column]] number 1: type is 'text'. Write one of numeric, binary, categorical, plain, date, unknown.",
     ),
     "a key of a schema that is unknown": (
         lambda folder: schema(COLUMN + 'low = 0\nhigh = 1\nunits = "years"\n'),
         co.InvalidInput,
-        "line 1, [[column]] number 1: units is unknown; there are name, low, high, scale, missing, smooth, values, monotone",
+        "line 1, [[column]] number 1: units is unknown; there are name, low, high, scale, missing, smooth, values, monotone, quantiles",
     ),
     "a bound that is absent": (
         lambda folder: schema(COLUMN + "low = 0\n"),
         co.InvalidInput,
-        "line 1, [[column]] number 1: key 'high' is absent. A column of type 'numeric' needs it.",
+        "line 1, [[column]] number 1: column 'age': one bound without the other. Write low and high, or neither for a look at a price.",
     ),
     "a column that the frame lacks": (
         lambda folder: co.Schema((co.Numeric("age", 0, 1),)).encode(RIGHT),

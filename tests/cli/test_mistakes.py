@@ -269,7 +269,10 @@ MISTAKES = {
     "a column that the table lacks": Mistake(
         study(('name = "age"', 'name = "agee"')), FIT, "registry.csv lacks 1 of", "Correct the name"
     ),
-    "no bounds": Mistake(study((AGE, 'name = "age"')), FIT, "'low' is absent", "needs it"),
+    "one bound": Mistake(
+        study((AGE, 'name = "age"\nlow = 18.0')), FIT, "one bound without the other", "Write low and high, or neither"
+    ),
+    "no bounds": Mistake(study((AGE, 'name = "age"')), FIT, "too few for a look", "Declare bounds (low and high)"),
     "bounds in the wrong order": Mistake(
         study((AGE, 'name = "age"\nlow = 89.0\nhigh = 18.0')), FIT, "low = 89 is not below high = 18", "low < high"
     ),

@@ -111,6 +111,7 @@ PROTOCOLS = {
     "DistributedFrankWolfe": (1, "ef605130"),
     "GraphADMM": (1, "530bbd7d"),
     "GraphFrankWolfe": (1, "097e3278"),
+    "Look": (1, "453e9d25"),
     "GraphGram": (1, "10ffb880"),
     "GraphKernelFrankWolfe": (1, "9a095f60"),
     "GraphRidge": (1, "4e83d88d"),

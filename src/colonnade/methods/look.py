@@ -42,6 +42,7 @@ from colonnade.privacy.gate import Gate, Levels
 from colonnade.privacy.mechanisms import gaussian_sigma, tail_from
 from colonnade.privacy.statement import Trust
 from colonnade.privacy.values import Private, Released
+from colonnade.problem import LeastSquares
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Program, ask, last, message, receive
 from colonnade.runtime.wire import public_digest
@@ -406,6 +407,7 @@ class Look(MethodBase):
     TITLE: ClassVar[str] = "a private look at columns"
     PROTOCOL: ClassVar[int] = 1
     REPLIES: ClassVar[Replies] = REPLIES
+    LOSSES: ClassVar[tuple[type, ...]] = (LeastSquares,)  # it learns no model: runs/look.py hands it this one
     DERIVATION: ClassVar[str | None] = "docs/understand/privacy/look.md"
     KEEPS_MONOTONE: ClassVar[bool] = True  # it learns no model
 
@@ -428,6 +430,9 @@ class Look(MethodBase):
 
     def rests_on(self, job: Job) -> tuple[Condition, ...]:  # noqa: ARG002  each party noises its own counts
         return ()
+
+    def depends_on_row_order(self, job: Job) -> bool:  # noqa: ARG002  counts have none
+        return False
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike: parties compare what they were told
         return True
