@@ -28,6 +28,7 @@ from colonnade.data.schema.sought import (
 from colonnade.kernels.histograms import counts, quantiles, range_of
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.conditions import Code
+from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger
 from colonnade.runs.look import FORMAT, KIND
 from colonnade.runs.release_file import write_sealed
@@ -363,6 +364,50 @@ def test_a_federation_that_waits_for_a_look_can_lose_a_party() -> None:
 def test_between_organisations_columns_without_figures_are_refused(column: co.Column) -> None:
     with pytest.raises(co.InvalidInput, match="between organisations nobody looks at columns"):
         federation(schema=co.Schema((column,))).to_file()
+
+
+# ------------------------------------------------------------------------------------------------ what is seen of it
+
+
+@WHATEVER
+def test_a_rare_level_stands_in_no_letter_log_or_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rare = "Zanzibar-7"
+    frame = table().with_columns(c=pl.Series([rare, *table()["c"].to_list()[1:]]))
+    tap = co.Tap(co.InProcess())
+    with caplog.at_level(0):
+        found = co.look(federation(frame), TERMS, store=tmp_path, engine=tap)
+        co.fit(found.federation, RIDGE, privacy=found.privacy, store=tmp_path, engine=tap)
+    assert found.federation.parties["a"].schema.columns[1].levels_of() == ("a", "b", "c")
+    assert rare not in caplog.text
+    assert rare not in repr(found) + found._repr_html_()
+    assert tap.letters
+    assert all(rare.encode() not in letter.body for letter in tap.letters)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert all(rare.encode() not in path.read_bytes() for path in files)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+@WHATEVER
+def test_a_look_that_stops_between_its_releases_sends_none_twice_and_is_paid_once(
+    at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Gate.histogram
+    asked = []
+
+    def stops(self: Gate, *given: Any, **named: Any) -> Any:
+        asked.append(named["rho"])
+        if len(asked) == at:
+            raise KeyboardInterrupt
+        return real(self, *given, **named)
+
+    monkeypatch.setattr(Gate, "histogram", stops)
+    schema = co.Schema((co.Unknown("x"), co.Categorical("c")))
+    with pytest.raises(KeyboardInterrupt):
+        co.look(federation(schema=schema), TERMS, store=tmp_path)
+    monkeypatch.setattr(Gate, "histogram", real)
+    found = co.look(federation(schema=schema), TERMS, store=tmp_path)
+    assert spent(tmp_path) == pytest.approx(found.privacy.looked, rel=1e-9)
 
 
 # ------------------------------------------------------------------------------------------------ types of columns

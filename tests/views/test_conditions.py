@@ -30,8 +30,8 @@ FIGURES = {
     Code.PAPER: ("every row is short",),
     Code.LARGE_DELTA: (0.1, 30, "rows"),
     Code.BOUNDS_READ_OFF: ("bank", "registry"),
-    Code.LOOKED_AT: (0.25,),
-    Code.LOOKED_BESIDE: (0.25, 1.5),
+    Code.LOOKED_AT: (0.3,),
+    Code.LOOKED_BESIDE: (0.3, 4.2),
     Code.LEDGERS_REPLACED: (("bank", "2031-01-02T00:00:00+00:00"),),
     Code.PARTIES_LOST: (("lab", "in round 3"),),
 }

@@ -93,6 +93,7 @@ def test_no_note_stands_among_what_it_holds_by(private):  # noqa: F811
     """Of every condition that there is, at once: each under its own heading only."""
     figures = {Code.LARGE_DELTA: (0.1, 30, "rows"), Code.PAPER: ("x is so",), Code.BOUNDS_READ_OFF: ("bank",)}
     figures |= {Code.LEDGERS_REPLACED: (("bank", "2031-01-02"),), Code.PARTIES_LOST: (("lab", "in round 3"),)}
+    figures |= {Code.LOOKED_AT: (0.25,), Code.LOOKED_BESIDE: (0.25, 1.5)}
     every = tuple(Condition(code, figures.get(code, ())) for code in Code)
     page = render_officer(replace(private, privacy=replace(private.privacy, conditions=every)))
     (part,) = re.findall(r'id="assumptions".*?</section>', page, re.DOTALL)
