@@ -336,6 +336,25 @@ def test_labels_that_are_no_numbers_are_refused_before_a_look_at_their_range(tmp
     assert not list((tmp_path / "nodes").glob("*.db"))
 
 
+@pytest.mark.parametrize(("holder", "name"), [("a", "z"), ("b", "y")])
+def test_a_range_of_labels_that_are_not_there_is_refused_before_a_look(holder: str, name: str, tmp_path: Path) -> None:
+    frames = {"a": table().select("id", "x", "y"), "b": table().select("id", "c")}
+    schemas = {"a": co.Schema((co.Numeric("x"),)), "b": co.Schema((co.Categorical("c"),))}
+    schemas[holder] = replace(schemas[holder], label=co.Numeric(name))
+    fed = Federation.from_frames(frames, on="id", label=("a", "y"), schemas=schemas)
+    with pytest.raises(co.InvalidInput, match="and labels are column 'y' of 'a'"):
+        co.look(fed, TERMS, store=tmp_path)
+    with pytest.raises(co.InvalidInput, match="and labels are column 'y' of 'a'"):
+        co.fit(fed, SQUARES, privacy=TERMS, store=tmp_path)
+    assert not list((tmp_path / "nodes").glob("*.db"))
+
+
+@pytest.mark.parametrize("column", [co.Numeric("x"), co.Categorical("x"), co.Date("x"), co.Unknown("x")])
+def test_columns_that_wait_for_a_look_encode_nothing(column: co.Column) -> None:
+    with pytest.raises(co.InvalidInput, match="not declared"):
+        co.Schema((column,)).encode(table())
+
+
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
 @WHATEVER
 def test_odd_labels_count_as_missing_or_at_the_end(odd: float, tmp_path: Path) -> None:

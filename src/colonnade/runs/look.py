@@ -214,6 +214,7 @@ def without_need(federation: Federation, problem: Any, privacy: Privacy) -> Fede
 
 
 def _checked(federation: Federation, privacy: Privacy, noise: SeededNoise | None) -> Passed:
+    _check_label(federation)
     schemas = {name: party.schema for name, party in federation.parties.items() if party.schema is not None}
     method = Look(schemas)
     return check_call(federation, NO_MODEL, method, with_trust(privacy, method.trusts), seeded=noise is not None)
@@ -224,6 +225,20 @@ def _taken(job: Job) -> tuple[float, float]:
     plan = LookPlan(job)
     plans = {party: plan.plan(party) for party in job.roster.parties}
     return row_rho(plans), row_delta(plans)
+
+
+def _check_label(federation: Federation) -> None:
+    """Refuse a range of labels that is looked for where they are not: a look would be paid before that is seen."""
+    for name, party in federation.parties.items():
+        label = None if party.schema is None else party.schema.label
+        if label is None or label.declared:
+            continue
+        if name != federation.label or federation.label_column not in (None, label.name):
+            there = f"column {federation.label_column!r} of {federation.label!r}"
+            raise InvalidInput(
+                f"the schema of {name!r} wants the range of labels {label.name!r} looked for, and labels are {there}. "
+                "Name those, or leave label= out of the schema. Nothing was sent."
+            )
 
 
 def _numbers(federation: Federation) -> Floats:

@@ -430,6 +430,8 @@ class Categorical(Column):
         return self if self.declared else replace(self, levels=("0", "1"))
 
     def groups(self) -> Groups:
+        if not self.declared:
+            raise wrong(self.name, f"its levels are {TO_LOOK}.")
         names = [f"{self.name}={level}" for level in self.levels]
         gaps = (indicator(self.name),) if self.missing == "indicator" else ()
         return ((*(flag(name) for name in names), *gaps),)

@@ -306,6 +306,8 @@ class Schema:
         frames
             The blocks, in order.
         """
+        if waiting := [column.name for column in self.columns if not column.declared]:
+            raise cells.wrong(waiting[0], "its figures are not declared, so nothing can be encoded. Write them first.")
         names = [column.name for column in self.columns]
         blocks = Blocks(self.width)
         outside = dict.fromkeys(names, 0)
