@@ -2,7 +2,7 @@
 
 from colonnade.attacks.run import audit
 from colonnade.data.federation import Federation
-from colonnade.data.schema.columns import Binary, Categorical, Date, Numeric, Plain
+from colonnade.data.schema.columns import Binary, Categorical, Date, Numeric, Plain, Unknown
 from colonnade.data.schema.table import Schema
 from colonnade.data.sources import read
 from colonnade.errors import (
@@ -83,6 +83,7 @@ from colonnade.problem import (
 from colonnade.runs.fit import fit
 from colonnade.runs.inference import Inference
 from colonnade.runs.jobs import Jobs
+from colonnade.runs.look import Looked, look
 from colonnade.runs.release import Release
 from colonnade.runs.result import Fit, load
 from colonnade.runs.scoring import score
@@ -145,6 +146,7 @@ __all__ = [
     "LedgerDamaged",
     "LineSearch",
     "Logistic",
+    "Looked",
     "MostlyNoise",
     "Nice",
     "NonNegative",
@@ -187,11 +189,13 @@ __all__ = [
     "Tap",
     "Tls",
     "Topology",
+    "Unknown",
     "UnusedLevels",
     "WireError",
     "audit",
     "fit",
     "load",
+    "look",
     "read",
     "score",
     "simulate",
