@@ -103,7 +103,7 @@ class Federation:
     left_out
         By party, columns that a look could not see: they take no part.
     look_price
-        What all looks at these columns cost, rho and delta: statements of later runs name it.
+        Rho and delta of all looks at these columns: statements of later runs name them.
 
     Examples
     --------
