@@ -31,7 +31,7 @@ from scipy import sparse
 
 import colonnade as co
 from benchmarks.timing import DATA
-from colonnade.methods.gram.plan import RunPlan, plan_joint
+from colonnade.methods.gram.plan import RunPlan, StageName, plan_joint
 from colonnade.methods.gram.rows import IntegerRows, Layout, grid
 from colonnade.methods.gram.rule import prepare
 from colonnade.model.job import Job
@@ -153,7 +153,9 @@ class Cell:
         method.check(self.job)
         design = RunPlan.of(self.job, method)
         self.rule, self.frame = prepare(design.rule, design.columns, self.rows, None)
-        self.figures, extended = plan_joint(self.job, design.columns, self.frame, self.rule, design.rho("joint"))
+        self.figures, extended = plan_joint(
+            self.job, design.columns, self.frame, self.rule, design.rho(StageName.JOINT)
+        )
         weights = np.ones(design.columns.owner.size + 2)
         weights[-2:] = 1.0 / extended.constant, 1.0 / extended.label
         self.noise = design.sds(self.figures, self.frame) * np.outer(weights, weights)

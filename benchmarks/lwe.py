@@ -34,6 +34,7 @@ import colonnade as co
 from colonnade.kernels.lwe import inner, unpack_hidden
 from colonnade.methods.gram import lattice as gram_lattice
 from colonnade.methods.gram.lattice import bytes_sent, exchanged
+from colonnade.methods.gram.plan import StageName
 from colonnade.model.job import Job
 from colonnade.privacy.exchange import Exchange, Mechanism, Side, settle
 from colonnade.privacy.lattice import (
@@ -112,7 +113,7 @@ def narrow() -> None:
             label="p0",
         )
         job = Job(co.Problem(co.Logistic()), fed.roster(), co.Privacy(1.0, 1e-8, trust="secure"))
-        stages = ("sums", "joint")
+        stages = tuple(StageName)
         masked, hidden = np.array([bytes_sent(job, (stage,)) for stage in stages]).T / 1e6
         seconds = [encrypted_seconds(*exchanged(job, stage)) * rows / PROBE for stage in stages]
         faster = 8 * (masked[0] - hidden[0]) / seconds[0]

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from difflib import get_close_matches
+from enum import EnumType, StrEnum
 from functools import cache
 from reprlib import Repr
 from types import UnionType
@@ -45,6 +46,13 @@ _SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A table of named fields: all that have no default, and no others."""
+
+
+class Choice(StrEnum):
+    """One of a few. It equals its word, and is printed, sent and written as that."""
+
+    def __repr__(self) -> str:
+        return repr(self.value)
 
 
 class Wrong(InvalidInput):
@@ -107,6 +115,15 @@ def parse_json(text: str | bytes) -> Any:
     raw = json.loads(text)
     json.dumps(raw, ensure_ascii=False).encode()
     return raw
+
+
+def read_choices(value: object, choices: Mapping[str, type[Choice]]) -> None:
+    """Give settings of a frozen value, which is being made, the choices that their words stand for."""
+    for name, kind in choices.items():
+        if (word := getattr(value, name)) not in tuple(kind):
+            known = " or ".join(map(repr, kind))
+            raise InvalidInput(f"{name}={word!r} is not known; choose {known}", name)
+        object.__setattr__(value, name, kind(word))
 
 
 def check_names(raw: Mapping[str, Any], known: Iterable[str], place: str = "") -> None:
@@ -219,8 +236,9 @@ def _words(kind: Any) -> str:
     first = next(_options(kind))
     origin = get_origin(first)
     inner = get_args(first)
-    if origin is Literal:
-        return f"{'one of ' * (len(inner) > 1)}{', '.join(map(repr, inner))}"
+    if origin is Literal or isinstance(first, EnumType):
+        words = inner or tuple(one.value for one in first)
+        return f"{'one of ' * (len(words) > 1)}{', '.join(map(repr, words))}"
     each = f", each {wanted(inner[-1])}" if origin in (list, dict) and wanted(inner[-1]) else ""
     return _PLAIN.get(origin or first, "a table") + each
 

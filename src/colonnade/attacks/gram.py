@@ -39,7 +39,7 @@ def _draw_scores(world: World, setting: Setting, inside: bool, trials: int) -> F
     """What a run's gates were given, through a gate once for every trial: entries get independent noise."""
     view = run(world, setting, world.blocks(setting, inside))
     (stage,) = gram_runs.stages(world, setting, view)
-    consortium = world.trust == "consortium"
+    consortium = world.trust == Trust.CONSORTIUM
     given = {name: what for name, what in view.given if (name == COORDINATOR) == consortium}
     drawn = {name: _draw_often(name, what, trials) for name, what in given.items()}
     if consortium:

@@ -30,7 +30,7 @@ from colonnade.kernels.ring import Ring
 from colonnade.kernels.ring_products import cross
 from colonnade.methods.gram.local import Local, LocalParts
 from colonnade.methods.gram.masks import Stage, Totals
-from colonnade.methods.gram.plan import HALF, Figures, NoisyLabels, RunPlan, noise_sd
+from colonnade.methods.gram.plan import HALF, Figures, NoisyLabels, RunPlan, StageName, noise_sd
 from colonnade.methods.gram.plan import OWN as OWN_RING
 from colonnade.methods.gram.private_gram import PrivateGram
 from colonnade.methods.gram.products import (
@@ -50,7 +50,7 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.mechanisms import Noise, SystemNoise, gaussian_sigma
-from colonnade.privacy.statement import Privacy
+from colonnade.privacy.statement import Privacy, Trust
 from colonnade.privacy.values import Private
 from colonnade.problem import LeastSquares, Logistic, Problem, Ridge
 from colonnade.runtime.program import COORDINATOR
@@ -68,7 +68,7 @@ class World:
     is one release, of rows as they are; for prediction class sums come first."""
 
     method: PrivateGram
-    trust: str
+    trust: Trust
     rows: int
     numbers: bool = False
 
@@ -129,12 +129,12 @@ class Bent(World):
         return {ONE: Block(one, np.array(PLACES[ONE])), TWO: labelled}
 
 
-RAW = World(PrivateGram(purpose="inference"), "secure", 3_000, numbers=True)
-CURVE = Bent(PrivateGram(purpose="inference"), "secure", 3_000)
-FIRST_SUMS = World(PrivateGram(), "secure", 12)
-FIRST_LABELS = World(PrivateGram(labels="released"), "secure", 12)
-SHARED = World(PrivateGram(purpose="inference"), "consortium", 3_000, numbers=True)
-OWN = World(PrivateGram(cross="none"), "nobody", 12)
+RAW = World(PrivateGram(purpose="inference"), Trust.SECURE, 3_000, numbers=True)
+CURVE = Bent(PrivateGram(purpose="inference"), Trust.SECURE, 3_000)
+FIRST_SUMS = World(PrivateGram(), Trust.SECURE, 12)
+FIRST_LABELS = World(PrivateGram(labels="released"), Trust.SECURE, 12)
+SHARED = World(PrivateGram(purpose="inference"), Trust.CONSORTIUM, 3_000, numbers=True)
+OWN = World(PrivateGram(cross="none"), Trust.NOBODY, 12)
 
 
 class Quiet(SystemNoise):
@@ -234,14 +234,14 @@ class Stated:
     def rows(self, blocks: Mapping[str, Block], name: str) -> Integers:
         """A party's matrix in whole numbers, the label included where it belongs."""
         whole = self.prepared.rows(blocks[name], name).rows(0, self.job.roster.rows).astype(np.int64)
-        if name != TWO or self.figures.name == "sums":
+        if name != TWO or self.figures.name == StageName.SUMS:
             return whole
         unit = int(self.prepared.layout.units[self.prepared.layout.label])
         return np.column_stack([whole, blocks[TWO].own_labels().astype(np.int64) * (self.figures.label // unit)])
 
     def multiplied(self, blocks: Mapping[str, Block], name: str) -> Integers:
         """The matrix that a party multiplies with its partner's."""
-        return _classes(blocks) if self.figures.name == "sums" and name == TWO else self.rows(blocks, name)
+        return _classes(blocks) if self.figures.name == StageName.SUMS and name == TWO else self.rows(blocks, name)
 
     def means(self, blocks: Mapping[str, Block]) -> Parted:
         """Own parts of each party, and the product of both: what noise is added to."""
@@ -249,7 +249,7 @@ class Stated:
         if self.figures.alone:
             weights = self.by_labels()
             return {name: ((a**2).sum(axis=0), a.T @ weights) for name, a in ((ONE, one), (TWO, two))}
-        if self.figures.name == "sums":
+        if self.figures.name == StageName.SUMS:
             up = _classes(blocks)
             own = {ONE: ((one**2).sum(axis=0),), TWO: ((two**2).sum(axis=0), two.T @ up, up[:, :1].sum(axis=0))}
             return {**own, BOTH: (one.T @ up,)}
@@ -279,7 +279,7 @@ class Stated:
         """Noise of each part in units of σ, of one share."""
         layout = self.prepared.layout
         figures = self.figures
-        if figures.name == "joint":
+        if figures.name == StageName.JOINT:
             diagonal, *rest = layout.weights(TWO)
             return {
                 ONE: layout.weights(ONE),
@@ -294,7 +294,7 @@ class Stated:
     @cached_property
     def stage(self) -> Stage:
         """The exchange of this stage, in the rings that were told."""
-        if self.figures.name == "sums":
+        if self.figures.name == StageName.SUMS:
             return Stage.of(self.design, self.figures, self.prepared.digest)
         bits = self.view.all(COORDINATOR, ONE, Widths)[0].bits
         return Stage.of(self.design, self.figures, self.prepared.digest, self.prepared.layout.by_party(bits))
@@ -311,7 +311,7 @@ class Stated:
 
     def decode(self, product: Integers) -> Integers:
         """Products of both parties' columns from what they are in their rings."""
-        if self.figures.name == "sums":
+        if self.figures.name == StageName.SUMS:
             return Ring(self.figures.bits).signed(product)
         return self.rings.lift(product, *(self.prepared.layout.mine(name) for name in NAMES))
 
@@ -319,7 +319,7 @@ class Stated:
         """What a party sent the coordinator in this stage."""
         sent = self.view.all(name, COORDINATOR, kind)
         if kind is Masked:
-            first = len(self.design.stages) == 2 and self.figures.name == "joint"
+            first = len(self.design.stages) == 2 and self.figures.name == StageName.JOINT
             skip = len(Stage.of(self.design, self.design.sums, b"").blocks()) if first and self.design.sums else 0
             return sent[skip:][: len(self.stage.blocks())]
         return [sent[self.design.stages.index(self.figures.name)]]
@@ -331,7 +331,7 @@ class Stated:
             totals.add(dict(zip(self.stage.uploading, blocks, strict=True)))
         totals.add({name: self.came(name, Parts)[0] for name in NAMES})
         own = {name: tuple(map(OWN_RING.signed, parts)) for name, parts in totals.parts.items()}
-        if self.figures.name == "joint":
+        if self.figures.name == StageName.JOINT:
             squares = {name: self.view.all(name, COORDINATOR, Diagonal)[0].squares.value.values for name in NAMES}
             own = {name: (OWN_RING.signed(squares[name]), *own[name]) for name in NAMES}
         return {**own, **({} if self.figures.alone else {BOTH: (self.decode(totals.products()[NAMES]),)})}

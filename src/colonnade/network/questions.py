@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum, StrEnum, auto
+from enum import Enum, auto
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from colonnade.errors import WireError
+from colonnade.fields import Choice
 from colonnade.network.bounds import CEILING, WHOLE, Sizes
 from colonnade.runtime.host import MOST
 from colonnade.runtime.wire import LONGEST_NAME, Frame, Letter
@@ -242,7 +243,7 @@ class Phase(Enum):
     RUNNING = auto()
 
 
-class Question(StrEnum):
+class Question(Choice):
     """A question by its name on the wire: when it is asked, with what, and what is answered."""
 
     phase: Phase
@@ -283,9 +284,6 @@ class Question(StrEnum):
         made.asked = asked
         made.said = said
         return made
-
-    def __repr__(self) -> str:
-        return repr(self.value)
 
 
 BY_NAME = {question.value: question for question in Question}

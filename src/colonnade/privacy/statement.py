@@ -11,6 +11,7 @@ from typing import Any
 
 from colonnade import notebook
 from colonnade.errors import InvalidInput
+from colonnade.fields import Choice
 from colonnade.privacy.accountant import epsilon, less_taken, rho_for
 from colonnade.privacy.block import Unit, check_sensible
 from colonnade.privacy.conditions import (
@@ -34,7 +35,7 @@ from colonnade.privacy.conditions import (
 from colonnade.privacy.events import shown
 
 
-class Trust(StrEnum):
+class Trust(Choice):
     """Who is the adversary."""
 
     NOBODY = "nobody"  # whoever sees anything that leaves a party, the coordinator included
@@ -172,6 +173,7 @@ class Privacy:
             )
         if self.trust is not None and self.trust not in set(Trust):
             raise InvalidInput(f"trust={self.trust!r} is not known; choose one of {', '.join(Trust)}", "trust")
+        object.__setattr__(self, "trust", None if self.trust is None else Trust(self.trust))
         norms = self.row_norm.values() if isinstance(self.row_norm, Mapping) else [self.row_norm]
         for norm in norms:
             check_sensible(row_norm=norm)

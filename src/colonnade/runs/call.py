@@ -20,6 +20,7 @@ from colonnade.errors import InvalidInput
 from colonnade.methods.admm.sharing import SharingADMM
 from colonnade.methods.frank_wolfe.distributed import DistributedFrankWolfe
 from colonnade.methods.gatekeeper import check_call, check_kinds
+from colonnade.methods.gram.plan import Cross
 from colonnade.methods.gram.private_gram import PrivateGram
 from colonnade.methods.method import GraphMethod, Method
 from colonnade.methods.node_setup import code_digest, protocol_of, to_plain, usable_labels
@@ -89,7 +90,7 @@ def default_method(privacy: Privacy | None, problem: object) -> Method | GraphMe
     if privacy is None:
         whole = not isinstance(problem, Problem) or isinstance(problem.constraint, L1Ball | Simplex | GroupL1Ball)
         return DistributedFrankWolfe() if whole else SharingADMM()
-    return PrivateGram(cross="none" if privacy.trust == Trust.NOBODY else "secure")
+    return PrivateGram(cross=Cross.NONE if privacy.trust == Trust.NOBODY else Cross.SECURE)
 
 
 def _check_kinds(federation: object, problem: object, method: object) -> None:

@@ -22,6 +22,8 @@ from scipy.special import betainc, expit
 
 from colonnade.kernels import curves
 from colonnade.kernels.arrays import Floats, Indices
+from colonnade.methods.gram.plan import Cross
+from colonnade.methods.gram.rule import RuleName
 from colonnade.runs.effects import Effect, is_number
 from colonnade.runs.release import Release
 
@@ -73,9 +75,9 @@ def class_sums(release: Release | None) -> ClassSums | str:
     if release.sums is not None:
         sums = release.sums
         return ClassSums(sums.positive, sums.negative, sums.noise, 2.0 * sums.half_squares, sums.count, rows)
-    if release.rule != "raw":
+    if release.rule != RuleName.RAW:
         return "class sums were not kept: rows were shortened to less than their schemas prove; leave row_norm out"
-    if release.cross != "secure":
+    if release.cross != Cross.SECURE:
         return f"cross={release.cross!r} releases no counts by class; co.PrivateGram(cross='secure') does"
     if not release.proven:
         return "rows may have been shortened, so that sums are no counts; leave row_norm out"

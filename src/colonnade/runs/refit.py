@@ -21,14 +21,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.methods.gram.answer import COVER, DRAWN, Curves, GramSolution, chosen_weight, doubts
-from colonnade.methods.gram.rule import Gram, RowFrame, as_they_are
+from colonnade.methods.gram.rule import Gram, RowFrame, RuleName, as_they_are
 from colonnade.methods.gram.solve import solve
 from colonnade.model.facts import CoefficientPath, Coefficients
 from colonnade.model.job import Sums, Swamped
@@ -111,7 +111,7 @@ def _solve(fit: Fit, part: Release, left: Sequence[str], problem: Problem) -> Gr
     keep = np.array([place[column.party, column.name] for column in part.columns], np.int64)
     if (solving := part.solving) is None:
         raise InvalidInput("this release does not say what it was solved with, so no part of it can be solved again.")
-    name = cast('Literal["raw", "centred", "screened", "weak"]', part.rule)
+    name = RuleName(part.rule)
     rule = replace(as_they_are(keep.size, 1.0), name=name, ridge=solving.ridge)  # all that solving reads of a rule
     frame = RowFrame(keep, part.centre, part.scale, np.array(list(part.norms.values())), solving.doubt)
     return solve(

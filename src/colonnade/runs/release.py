@@ -22,6 +22,8 @@ from colonnade.data.party import Party
 from colonnade.errors import InvalidInput
 from colonnade.fields import Finite, Positive
 from colonnade.kernels.arrays import Floats
+from colonnade.methods.gram.plan import Cross
+from colonnade.methods.gram.rule import RuleName
 from colonnade.model.job import Job, ReleasedGram, Solving, Sums
 from colonnade.notebook import Grid, shown
 from colonnade.privacy.statement import PrivacyStatement
@@ -232,9 +234,9 @@ class Release:
     @property
     def refusal(self) -> str | None:
         """Why no interval or test would hold, and what to do; None: they do."""
-        if self.cross != "secure":
+        if self.cross != Cross.SECURE:
             return f"products between columns of different parties are missing (cross={self.cross!r}). {AGAIN}."
-        if self.rule != "raw":
+        if self.rule != RuleName.RAW:
             how = "centred, scaled and shortened by what was released first"
             return f"rows were {how} (rule {self.rule!r}), which makes coefficients of other rows. {AGAIN}."
         if self.cut:
@@ -288,12 +290,13 @@ class Release:
 
         Where rows of the matrix were centred they are the sums by class, which were released before it.
         """
-        if self.rule == "raw" and self.proven:
+        if self.rule == RuleName.RAW and self.proven:
             sums = self.matrix[: len(self.columns), len(self.columns)]
         elif self.sums is not None:
             sums = self.sums.positive + self.sums.negative
         else:
-            how = "rows may have been shortened" if self.rule == "raw" else f"rows were centred (rule {self.rule!r})"
+            raw = self.rule == RuleName.RAW
+            how = "rows may have been shortened" if raw else f"rows were centred (rule {self.rule!r})"
             raise InvalidInput(
                 f"no counts from this release: {how}, and no sums of whole rows were released. Fit again without "
                 "row_norm, so that what the schemas prove holds, with co.PrivateGram(cross='secure')."

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict as plain_of
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -24,6 +24,7 @@ from colonnade.data.text_file import read_bytes
 from colonnade.errors import InvalidInput
 from colonnade.fields import Count, Finite, Length, Positive, Table, must, read
 from colonnade.kernels.arrays import Floats
+from colonnade.methods.gram.rule import RuleName
 from colonnade.model.job import Solving, Sums
 from colonnade.privacy.conditions import Condition
 from colonnade.privacy.statement import Guarantee, PrivacyStatement, guarantee_under
@@ -146,7 +147,7 @@ class ReleaseTable(Table, frozen=True):
     columns: list[dict[str, Any]]
     label: dict[str, Any]
     reach: Positive
-    rule: Literal["raw", "centred", "screened", "weak"]
+    rule: RuleName
     cross: str
     centre: bytes
     scale: bytes

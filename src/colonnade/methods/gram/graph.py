@@ -25,7 +25,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.methods.gram.lattice import Lattice, exchange_of, own_counts, own_parts, read_parts
-from colonnade.methods.gram.plan import Figures, GramSettings, RunPlan
+from colonnade.methods.gram.plan import Cross, Figures, GramSettings, RunPlan, SumsBy
 from colonnade.methods.gram.private_gram import PrivateGram, conclude, conditions_of, form_of
 from colonnade.methods.gram.products import (
     Collected,
@@ -311,7 +311,7 @@ class GraphGram(GramSettings, GraphMethod):
 
     def check(self, job: Job) -> None:
         self.check_trust(job)
-        if self.cross != "secure" or self.labels != "secure":
+        if self.cross != Cross.SECURE or self.labels != SumsBy.SECURE:
             raise InvalidInput(
                 "private Gram on a graph computes products by two parties alone: leave cross= and labels= out, or "
                 "topology=."

@@ -31,7 +31,7 @@ from colonnade.errors import ProtocolError
 from colonnade.kernels.arrays import Integers
 from colonnade.kernels.lwe import hidden_size, inner, unpack_hidden
 from colonnade.methods.gram.masks import BLOCK_BYTES, Rows
-from colonnade.methods.gram.plan import HALF, OWN, Figures, PlannedGram, RunPlan, noise_sd
+from colonnade.methods.gram.plan import HALF, OWN, Figures, PlannedGram, RunPlan, StageName, noise_sd
 from colonnade.methods.gram.products import (
     Collected,
     Outcome,
@@ -58,7 +58,7 @@ from colonnade.privacy.values import Packed, Private, Released
 from colonnade.runtime.program import COORDINATOR, Post, Program, ask, expect, message, public_bytes, receive
 
 HELD = 1 << 23  # entries of a party's matrix that it holds at a time
-SENT_BITS = {"sums": 32, "joint": 20}  # of a masked entry, about: what rings that fit come to
+SENT_BITS = {StageName.SUMS: 32, StageName.JOINT: 20}  # of a masked entry, about: what rings that fit come to
 HIDDEN_BITS = 27  # of an encrypted one, about
 FEWER = 8.0  # times fewer bytes: what makes up for its processor time, and for one more assumption
 WORTH = 1e8  # bytes that masked columns take, from which any of it matters
@@ -245,15 +245,15 @@ def check_encrypted(plan: RunPlan) -> None:
 def secrets(plan: RunPlan) -> int:
     """Of all its releases: at most so many."""
     first = 0 if plan.sums is None else secrets_of(plan.sums.widths, plan.sums.pairs(plan.job))
-    return first + secrets_of(*exchanged(plan.job, "joint"))
+    return first + secrets_of(*exchanged(plan.job, StageName.JOINT))
 
 
 def _known(
     plan: RunPlan, figures: Figures, layout: Layout
 ) -> tuple[dict[str, Side], tuple[tuple[str, str], ...], Mechanism]:
-    sides = _sums_sides(plan, figures) if figures.name == "sums" else _joint_sides(plan, figures, layout)
+    sides = _sums_sides(plan, figures) if figures.name == StageName.SUMS else _joint_sides(plan, figures, layout)
     sigma = noise_sd(plan.sensitivity(figures), plan.rho(figures.name), 1.0)
-    weight = 1.0 if figures.name == "sums" else HALF
+    weight = 1.0 if figures.name == StageName.SUMS else HALF
     sensitivity = plan.bare_sensitivity(figures) / plan.job.roster.unit.rows
     mechanism = Mechanism(figures.rows, sigma, weight, sensitivity, secrets(plan))
     return sides, figures.pairs(plan.job), mechanism
@@ -354,7 +354,7 @@ def _let_out(
 
 def own_counts(plan: RunPlan, figures: Figures) -> dict[str, int]:
     """By party: how many of its parts it computes alone; in joint the squared lengths are one more."""
-    more = 1 if figures.name == "joint" else 0
+    more = 1 if figures.name == StageName.JOINT else 0
     return {name: own_count(plan.job, figures, name) + more for name in plan.job.roster.parties}
 
 
@@ -377,7 +377,7 @@ def read_parts(
                 raise ProtocolError(f"{party!r} sent products of shape {part.shape} with {route[1]!r}")
             lifted = exchange.lift(route, part)
             cross[route if route in exchange.pairs else route[::-1]] = lifted if route in exchange.pairs else lifted.T
-    if prepared.figures.name == "joint":
+    if prepared.figures.name == StageName.JOINT:
         _check_lengths(plan, prepared, own)
     return Collected(own, {pair: cross[pair] for pair in exchange.pairs})
 
@@ -393,29 +393,29 @@ def _check_lengths(plan: RunPlan, prepared: Prepared, own: Mapping[str, tuple[In
 # ------------------------------------------------------------------------------------------------ masks or encryption
 
 
-def exchanged(job: Job, name: str) -> tuple[dict[str, int], tuple[tuple[str, str], ...]]:
+def exchanged(job: Job, stage: StageName) -> tuple[dict[str, int], tuple[tuple[str, str], ...]]:
     """Columns of each party's matrix before any is dropped, and whose are multiplied with whose."""
     roster = job.roster
     widths = {party: len(places) for party, places in roster.positions.items()}
-    widths[roster.label] = 2 if name == "sums" else widths[roster.label] + 1
+    widths[roster.label] = 2 if stage == StageName.SUMS else widths[roster.label] + 1
     parties = [party for party, width in widths.items() if width]
     pairs = tuple((k, m) for i, k in enumerate(parties) for m in parties[i + 1 :])
-    return widths, tuple(pair for pair in pairs if name == "joint" or roster.label in pair)
+    return widths, tuple(pair for pair in pairs if stage == StageName.JOINT or roster.label in pair)
 
 
-def bytes_sent(job: Job, stages: tuple[str, ...]) -> tuple[float, float]:
+def bytes_sent(job: Job, stages: tuple[StageName, ...]) -> tuple[float, float]:
     """About how many bytes of columns a run sends: under masks, once up; and under encryption, up and down again."""
     masked = 0.0
     hidden = 0.0
-    for name in stages:
-        widths, pairs = exchanged(job, name)
+    for stage in stages:
+        widths, pairs = exchanged(job, stage)
         uploading = {party for pair in pairs for party in pair}
-        masked += SENT_BITS[name] * sum(widths[party] for party in uploading)
+        masked += SENT_BITS[stage] * sum(widths[party] for party in uploading)
         hidden += 2 * HIDDEN_BITS * sum(min(widths[k], widths[m]) for k, m in pairs)
     return masked * job.roster.rows / 8, hidden * job.roster.rows / 8
 
 
-def narrow(job: Job, stages: tuple[str, ...]) -> bool:
+def narrow(job: Job, stages: tuple[StageName, ...]) -> bool:
     """Whether products had better go under encryption with trust "secure", too: where that sends far fewer bytes, since
     every partner is narrow. By public figures alone, so that all parties say the same."""
     masked, hidden = bytes_sent(job, stages)

@@ -28,7 +28,7 @@ from colonnade.kernels.arrays import Integers
 from colonnade.kernels.bits import rows_size
 from colonnade.kernels.ring import Ring, add_squares
 from colonnade.kernels.ring_products import Pair, PairProducts, Side, ring_masks
-from colonnade.methods.gram.plan import OWN, Figures, PlannedGram, RunPlan, noise_sd
+from colonnade.methods.gram.plan import OWN, Figures, PlannedGram, RunPlan, StageName, noise_sd
 from colonnade.methods.gram.products import (
     STAGES,
     Collected,
@@ -70,7 +70,7 @@ class Stage:
     """One exchange: its public figures. Masks of different stages never meet, and neither do those of parties that were
     told different figures."""
 
-    name: str
+    name: StageName
     rows: int
     bits: Mapping[str, Integers]  # by party, in roster order: the ring of each column of its matrix
     pairs: tuple[Pair, ...]  # who multiplies with whom, the first one before the second in the roster
@@ -148,7 +148,7 @@ def release_gram(
             Private((squares[:sent],), sensitivity),
             (diagonal[:sent],),
             (OWN.mask,),
-            rho=plan.rho("joint"),
+            rho=plan.rho(StageName.JOINT),
             scope=Scope.JOINT,
             audience=plan.audience,
             more=True,
@@ -178,7 +178,7 @@ def release_sums(
         Private((*own, *corrections.values()), plan.sensitivity(figures)),
         (*sums_weights(figures, len(own)), *(1.0 for _ in corrections)),
         (*(OWN.mask for _ in own), *(stage.masks(pair) for pair in corrections)),
-        rho=plan.rho("sums"),
+        rho=plan.rho(StageName.SUMS),
         scope=Scope.JOINT,
         audience=plan.audience,
     )
@@ -278,7 +278,7 @@ def collect_sums(plan: RunPlan, prepared: Prepared, gate: Gate, losses: Losses) 
         weights = [w for parts in got.own.values() for w in sums_weights(figures, len(parts))] + [1.0] * len(got.cross)
         exact, masks = _flat(got, stage)
         privately = Private(exact, plan.sensitivity(figures))
-        released = gate.integers(privately, tuple(weights), masks, rho=plan.rho("sums"), scope=Scope.JOINT)
+        released = gate.integers(privately, tuple(weights), masks, rho=plan.rho(StageName.SUMS), scope=Scope.JOINT)
         got = _like(got, [part.value.values for part in released])
     return replace(got, cross={pair: ring.signed(part) for pair, part in got.cross.items()})
 
@@ -291,7 +291,7 @@ def collect_gram(plan: RunPlan, prepared: Prepared, gate: Gate, losses: Losses) 
     parties = losses.rest(job.roster.parties)
     fixed = job.problem.loss.classifies
     squares = Diagonals({name: figures.widths[name] - (fixed and name == job.roster.label) for name in parties})
-    losses.hear((yield Post(dict.fromkeys(parties, SendDiagonal()), parties, fold=squares)), STAGES["joint"])
+    losses.hear((yield Post(dict.fromkeys(parties, SendDiagonal()), parties, fold=squares)), STAGES[StageName.JOINT])
     losses.came(squares.values, "squared lengths")
     parties = losses.rest(parties)
     lengths = dict(squares.values)
@@ -303,7 +303,8 @@ def collect_gram(plan: RunPlan, prepared: Prepared, gate: Gate, losses: Losses) 
         diagonal[layout.mine(name)[: values.size]] = OWN.signed(values)
     # Without noise: beside products there is room for what floats of them are rounded by.
     room = ROOM * float(diagonal.max(initial=0.0))
-    rings = layout.fit(diagonal, room if plan.exact else noise_sd(plan.sensitivity(figures), plan.rho("joint"), 1.0))
+    rho = plan.rho(StageName.JOINT)
+    rings = layout.fit(diagonal, room if plan.exact else noise_sd(plan.sensitivity(figures), rho, 1.0))
     stage = Stage.of(plan, prepared.figures, prepared.digest, layout.by_party(rings.bits))
     yield Post(dict.fromkeys(parties, Widths(rings.bits)), ())
     totals = yield from collect(stage, dict.fromkeys(parties, 2), losses)
@@ -323,7 +324,7 @@ def _noised_lengths(
         Private(tuple(squares.values.values()), plan.sensitivity(prepared.figures)),
         tuple(weights),
         tuple(OWN.mask for _ in parties),
-        rho=plan.rho("joint"),
+        rho=plan.rho(StageName.JOINT),
         scope=Scope.JOINT,
         more=True,
     )
@@ -517,4 +518,4 @@ class Masks:
         return release_gram(self.plan, told, own, seeds, losses)
 
     def collect_stage(self, told: Prepared, gate: Gate, losses: Losses) -> Program[Collected]:
-        return (collect_sums if told.figures.name == "sums" else collect_gram)(self.plan, told, gate, losses)
+        return (collect_sums if told.figures.name == StageName.SUMS else collect_gram)(self.plan, told, gate, losses)

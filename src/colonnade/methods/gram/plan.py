@@ -21,12 +21,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from scipy.special import ndtr
 
 from colonnade.errors import InvalidInput
+from colonnade.fields import Choice, read_choices
 from colonnade.kernels.arrays import Floats
 from colonnade.kernels.ring import Ring
 from colonnade.methods.gram.rule import (
@@ -52,7 +52,41 @@ from colonnade.privacy.statement import Privacy, Trust
 from colonnade.privacy.values import Private
 from colonnade.runtime.program import COORDINATOR
 
-Name = Literal["sums", "joint"]
+
+class StageName(Choice):
+    """A release of a run."""
+
+    SUMS = "sums"
+    JOINT = "joint"
+
+
+class Cross(Choice):
+    """How products of columns of two parties are computed."""
+
+    SECURE = "secure"
+    NONE = "none"
+
+
+class SumsBy(Choice):
+    """The labels that class sums go by."""
+
+    SECURE = "secure"
+    RELEASED = "released"
+
+
+class Purpose(Choice):
+    """What the release is for."""
+
+    PREDICTION = "prediction"
+    INFERENCE = "inference"
+
+
+class Weight(Choice):
+    """The weight of the problem's penalty."""
+
+    ASKED = "asked"
+    SELECT = "select"
+
 
 # steps that the largest entry may take
 COARSEST = 32
@@ -65,22 +99,17 @@ LABEL_LEVELS = 64  # of a real-valued label in class sums
 EXACT_BITS = 60  # of sums of products in an exact run: beside them there is room for what floats of them round
 HALF = 0.5**0.5  # as a float it lies above 1/√2, so that noise is never less than priced
 TRUSTS: dict[str, tuple[Trust, ...]] = {
-    "secure": (Trust.SECURE, Trust.PARTIES, Trust.CONSORTIUM),
-    "none": (Trust.NOBODY,),
+    Cross.SECURE: (Trust.SECURE, Trust.PARTIES, Trust.CONSORTIUM),
+    Cross.NONE: (Trust.NOBODY,),
 }
-CHOICES = {
-    "cross": tuple(TRUSTS),
-    "labels": ("secure", "released"),
-    "purpose": ("prediction", "inference"),
-    "penalty": ("asked", "select"),
-}
+CHOICES: dict[str, type[Choice]] = {"cross": Cross, "labels": SumsBy, "purpose": Purpose, "penalty": Weight}
 
 
 @dataclass(frozen=True)
 class Figures:
     """One release, in public figures."""
 
-    name: Name
+    name: StageName
     step: float  # of a column, in its own units after centring and scaling
     bits: int  # of the ring of class sums; in joint what the finest grid was chosen by, and rings follow from lengths
     norm2: Mapping[str, int]  # by party, in roster order: the most that the squares of a row may sum to, in steps
@@ -92,41 +121,38 @@ class Figures:
     @property
     def alone(self) -> bool:
         """Class sums by labels that were released before: every party computes its own."""
-        return self.name == "sums" and not any(self.widths.values())
+        return self.name == StageName.SUMS and not any(self.widths.values())
 
     def pairs(self, job: Job) -> tuple[tuple[str, str], ...]:
         """Whose columns are multiplied: in class sums everybody's with the label holder's."""
         parties = [p for p in job.roster.parties if self.widths[p]]
         holder = job.roster.label
         pairs = tuple((k, m) for i, k in enumerate(parties) for m in parties[i + 1 :])
-        return tuple(pair for pair in pairs if holder in pair) if self.name == "sums" else pairs
+        return tuple(pair for pair in pairs if holder in pair) if self.name == StageName.SUMS else pairs
 
 
 @dataclass(frozen=True)
 class GramSettings:
     """Settings of Private Gram: see `PrivateGram`."""
 
-    cross: str = "secure"
+    cross: str = Cross.SECURE
     screen: int | None = None
-    labels: str = "secure"
-    purpose: str = "prediction"
-    penalty: str = "asked"
+    labels: str = SumsBy.SECURE
+    purpose: str = Purpose.PREDICTION
+    penalty: str = Weight.ASKED
 
     def __post_init__(self) -> None:
-        for name, words in CHOICES.items():
-            if (value := getattr(self, name)) not in words:
-                known = " or ".join(map(repr, words))
-                raise InvalidInput(f"{name}={value!r} is not known; choose {known}", name)
+        read_choices(self, CHOICES)
         most: object = self.screen
         if most is not None and not (isinstance(most, int) and not isinstance(most, bool) and most >= 1):
             raise InvalidInput(f"screen must be a positive integer, or left out; got {most!r}", "screen")
-        idle = ["screen"] * (self.screen is not None) + ["labels"] * (self.labels != "secure")
-        if self.purpose == "inference" and (self.cross != "secure" or idle):
+        idle = ["screen"] * (self.screen is not None) + ["labels"] * (self.labels != SumsBy.SECURE)
+        if self.purpose == Purpose.INFERENCE and (self.cross != Cross.SECURE or idle):
             at = idle[0] if idle else "cross"
             raise InvalidInput(
                 f"purpose='inference' releases all products of all columns, once: leave {at}={getattr(self, at)!r} out."
             )
-        if idle and self.cross != "secure":
+        if idle and self.cross != Cross.SECURE:
             what = f"{idle[0]}={getattr(self, idle[0])!r} does nothing with cross={self.cross!r}"
             raise InvalidInput(f"{what}: it is for cross='secure'. Leave it out.")
 
@@ -201,7 +227,7 @@ class RunPlan:
     def rule(self) -> GramRule:
         sizes = self.job.roster.rows, self.columns.owner.size, rule_rho(self.job)
         # Rows as they are, and the whole budget on one release of them.
-        if self.settings.purpose == "inference":
+        if self.settings.purpose == Purpose.INFERENCE:
             return as_they_are(*sizes[1:])
         classes = self.job.problem.loss.classifies
         hats = self.columns.hats
@@ -209,28 +235,30 @@ class RunPlan:
 
     @cached_property
     def sums(self) -> Figures | None:
-        return plan_sums(self.job, self.columns, self.rho("sums"), self.labels is not None) if self.rule.sums else None
+        if not self.rule.sums:
+            return None
+        return plan_sums(self.job, self.columns, self.rho(StageName.SUMS), self.labels is not None)
 
     @cached_property
     def labels(self) -> NoisyLabels | None:
         """Labels that are released before the class sums, where that was asked for: half of what the sums may cost."""
-        if self.settings.labels == "secure" or not self.rule.sums:
+        if self.settings.labels == SumsBy.SECURE or not self.rule.sums:
             return None
         return NoisyLabels(self.job, self.job.rho * self.rule.sums / 2.0, 1.0)
 
     def gram(self, rule: GramRule, frame: RowFrame) -> PlannedGram:
         """The Gram matrix of the rows that a frame describes."""
-        nearest = self.settings.purpose == "inference"
-        known = self.job, self.columns, frame, rule, self.rho("joint")
+        nearest = self.settings.purpose == Purpose.INFERENCE
+        known = self.job, self.columns, frame, rule, self.rho(StageName.JOINT)
         return PlannedGram(*plan_joint(*known, nearest=nearest, exact=self.exact), frame, rule)
 
     def plain_gram(self) -> PlannedGram:
         """That of rows as they are, which is known before anything is released."""
         return self.gram(as_they_are(self.columns.owner.size, self.rule.rho), whole_frame(self.columns))
 
-    def rho(self, name: str) -> float:
+    def rho(self, stage: StageName) -> float:
         """What a release may cost."""
-        if name == "sums":
+        if stage == StageName.SUMS:
             return self.job.rho * self.rule.sums / (1.0 if self.labels is None else 2.0)
         return self.job.rho * (1.0 - self.rule.sums)
 
@@ -242,16 +270,16 @@ class RunPlan:
 
     def bare_sensitivity(self, figures: Figures) -> float:
         """Of one unit, in the sums and products alone."""
-        return (sums_sensitivity if figures.name == "sums" else joint_sensitivity)(self.job, figures)
+        return (sums_sensitivity if figures.name == StageName.SUMS else joint_sensitivity)(self.job, figures)
 
     @property
-    def stages(self) -> tuple[str, ...]:
+    def stages(self) -> tuple[StageName, ...]:
         """The releases of a run, in order; each is made once."""
-        return ("sums", "joint") if self.rule.sums else ("joint",)
+        return (StageName.SUMS, StageName.JOINT) if self.rule.sums else (StageName.JOINT,)
 
     def sds(self, figures: Figures, frame: RowFrame) -> Floats:
         """The noise of every entry of the Gram matrix, in the frame's units."""
-        g = 0.0 if self.exact else noise_sd(self.sensitivity(figures), self.rho("joint"), figures.step**2)
+        g = 0.0 if self.exact else noise_sd(self.sensitivity(figures), self.rho(StageName.JOINT), figures.step**2)
         label = self.job.roster.parties.index(self.job.roster.label)
         fixed = self.job.problem.loss.classifies
         return noise_levels(self.columns.owner[frame.keep], label, g, labels_fixed=fixed, shares=self.way.shares)
@@ -260,7 +288,7 @@ class RunPlan:
     def depends_on_row_order(self) -> bool:
         """Whether what leaves depends on where a row stands: noisy labels, unless only members of a consortium are told
         them. Those do not leave it, and sums by them are the same in every order."""
-        return self.settings.cross != "secure" or (self.audience is Audience.ALL and self.labels is not None)
+        return self.settings.cross != Cross.SECURE or (self.audience is Audience.ALL and self.labels is not None)
 
 
 # ------------------------------------------------------------------------------------------------ steps
@@ -276,7 +304,7 @@ def plan_sums(job: Job, columns: PublicColumns, rho: float, alone: bool) -> Figu
         widths = dict.fromkeys(widths, 0)
 
     def figures(step: float, bits: int) -> Figures:
-        return Figures("sums", step, bits, _norm2(job, columns.norms, step), widths, 0, top, job.roster.rows)
+        return Figures(StageName.SUMS, step, bits, _norm2(job, columns.norms, step), widths, 0, top, job.roster.rows)
 
     def noise(made: Figures) -> float:
         return sums_sensitivity(job, made) / math.sqrt(2.0 * rho)
@@ -315,7 +343,7 @@ def plan_joint(
         # Labels on a grid of a power of two stay what they are.
         if exact:
             label = 1 << (label.bit_length() - 1)
-        return Figures("joint", step, bits, norm2, widths, constant, label, job.roster.rows)
+        return Figures(StageName.JOINT, step, bits, norm2, widths, constant, label, job.roster.rows)
 
     def noise(made: Figures) -> float:
         return joint_sensitivity(job, made) / math.sqrt(2.0 * rho)

@@ -29,7 +29,7 @@ from colonnade.methods.gram.answer import Curves, chosen_weight, finish_all, gra
 from colonnade.methods.gram.lattice import Across, Lattice, narrow, secrets
 from colonnade.methods.gram.local import Local, LocalParts, Products
 from colonnade.methods.gram.masks import Masks
-from colonnade.methods.gram.plan import TRUSTS, GramSettings, RunPlan
+from colonnade.methods.gram.plan import TRUSTS, Cross, GramSettings, Purpose, RunPlan, StageName, SumsBy, Weight
 from colonnade.methods.gram.products import Diagonal, Form, Masked, Next, Outcome, Parts, SendDiagonal, SendParts
 from colonnade.methods.gram.rows import Layout
 from colonnade.methods.gram.rule import choose_depth, rule_rho, survival
@@ -77,8 +77,8 @@ def conclude(came: Outcome) -> Answer:
     settings = came.plan.settings
     columns = came.plan.columns
     frame = came.frame
-    choose = settings.purpose == "prediction"
-    select = settings.penalty == "select"
+    choose = settings.purpose == Purpose.PREDICTION
+    select = settings.penalty == Weight.SELECT
     curves = Curves(columns.level, directions(job), choose, columns.binary)
     solved = solve(
         *(came.gram, frame, came.rule, job.problem),
@@ -134,14 +134,14 @@ def _made(plan: RunPlan) -> Form:
     settings = plan.settings
     asked = plan.approved.privacy
     trust = None if asked is None else asked.trust
-    if settings.cross == "none":
+    if settings.cross == Cross.NONE:
         return Local(plan)
     if trust == Trust.PARTIES:
         return Lattice(plan)
-    if trust == Trust.SECURE and settings.labels == "secure":
-        stages = ("joint",) if settings.purpose == "inference" else ("sums", "joint")
+    if trust == Trust.SECURE and settings.labels == SumsBy.SECURE:
+        stages = (StageName.JOINT,) if settings.purpose == Purpose.INFERENCE else (StageName.SUMS, StageName.JOINT)
         if asked is not None and narrow(plan.job, stages):
-            job = replace(plan.job, privacy=replace(asked, trust=Trust.PARTIES.value))
+            job = replace(plan.job, privacy=replace(asked, trust=Trust.PARTIES))
             if _passes(encrypted := Lattice(replace(plan, job=job))):
                 return encrypted
     return Masks(plan)
@@ -234,7 +234,7 @@ class PrivateGram(GramSettings, Method):
         return GraphGram(**{f.name: getattr(self, f.name) for f in fields(self)})
 
     def check(self, job: Job) -> None:
-        if job.privacy is None and self.purpose != "inference":
+        if job.privacy is None and self.purpose != Purpose.INFERENCE:
             raise InvalidInput(
                 "private Gram needs privacy=co.Privacy(epsilon, delta, trust='secure', ...): its noise is set by the "
                 "budget. Without privacy only purpose='inference' is exact: classical errors from an exact Gram matrix."
@@ -261,15 +261,15 @@ class PrivateGram(GramSettings, Method):
             )
         form = form_of(job, self)
         _ = form.plan.columns  # every bound must be there
-        if directions(job).any() and (job.problem.constraint is not None or self.purpose == "inference"):
+        if directions(job).any() and (job.problem.constraint is not None or self.purpose == Purpose.INFERENCE):
             other = "a penalty instead of a set, and purpose='prediction'"
             raise InvalidInput(f"a schema says monotone, which goes with {other}. Nothing was sent.")
-        if self.penalty == "select" and not isinstance(job.problem.penalty, Ridge | Lasso | ElasticNet):
+        if self.penalty == Weight.SELECT and not isinstance(job.problem.penalty, Ridge | Lasso | ElasticNet):
             raise InvalidInput(
                 "penalty='select' chooses the weight of co.Ridge, co.Lasso or co.ElasticNet, and the problem has none. "
                 "Give one, as in co.Problem(..., penalty=co.Lasso(0.01)): 100 times to 1/100 of its weight are tried."
             )
-        if self.purpose == "inference":
+        if self.purpose == Purpose.INFERENCE:
             self._check_inference(job)
         form.check()
 
@@ -307,9 +307,9 @@ class PrivateGram(GramSettings, Method):
         """From rows, columns and budget. Lines where columns are chosen among, and where each party is by itself."""
         term = job.problem.constraint or job.problem.penalty
         whole = term is None or isinstance(term, Ridge) or (isinstance(term, GroupLasso) and term.groups is None)
-        if self.cross != "secure" or self.screen is not None or not whole:
+        if self.cross != Cross.SECURE or self.screen is not None or not whole:
             return 0
-        if job.privacy is None or self.purpose == "inference":
+        if job.privacy is None or self.purpose == Purpose.INFERENCE:
             return 0
         lines = sum(len(places) for places in job.roster.positions.values())
         surviving = survival(job.roster.rows, 1, rule_rho(job))
@@ -328,7 +328,7 @@ class PrivateGram(GramSettings, Method):
         return form_of(job, self).spares
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike
-        return self.cross == "secure"
+        return self.cross == Cross.SECURE
 
     def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:
         return coordinator(form_of(job, self), gate)

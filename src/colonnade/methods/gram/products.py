@@ -22,15 +22,15 @@ from colonnade.kernels.arrays import Floats, Integers
 from colonnade.methods.gram.plan import (
     OWN,
     Figures,
-    Name,
     PlannedGram,
     RunPlan,
+    StageName,
     cut_toward_zero,
     noise_sd,
     square_weight,
 )
 from colonnade.methods.gram.rows import MOST_BITS, Layout, OwnMatrix, Prepared, SumsOfRows, squared_columns
-from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, prepare, whole_frame
+from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, RuleName, prepare, whole_frame
 from colonnade.methods.meeting import Losses, exchange_seeds, introduce_itself, meet_coordinator
 from colonnade.methods.method import Finish, Labels, SendLabels, numbers
 from colonnade.model.job import Job, Sums, uncut
@@ -46,7 +46,7 @@ JOINT = "the noisy Gram matrix of all columns, constant and labels"
 WITHIN = "exact inside the consortium, noisy outside"
 SUMS_WITHIN = f"class sums of the columns ({WITHIN})"
 JOINT_WITHIN = f"the Gram matrix of all columns, constant and labels ({WITHIN})"
-STAGES = {"sums": "while class sums were computed", "joint": "while the Gram matrix was computed"}  # in words
+STAGES = {StageName.SUMS: "while class sums were computed", StageName.JOINT: "while the Gram matrix was computed"}
 WEAK = "at this size and budget the noise is about as large as what the columns can tell: expect little of the model"
 
 
@@ -193,7 +193,7 @@ class Collected:
 def charges(plan: RunPlan, hidden: Charge, more: int = 1) -> dict[str, Plan]:
     """Every party's releases: class sums and Gram matrix, what leaves in parts of either, and `hidden` rows."""
     sums, joint = (SUMS, JOINT) if plan.audience is Audience.ALL else (SUMS_WITHIN, JOINT_WITHIN)
-    words = {"sums": sums, "joint": joint}
+    words = {StageName.SUMS: sums, StageName.JOINT: joint}
     noisy = tuple(
         Charge(Event(Mechanism.LATTICE, plan.rho(stage), math.inf, Scope.JOINT, plan.audience), 1, words[stage])
         for stage in plan.stages
@@ -225,7 +225,7 @@ def _with_largest(form: Staged, largest: float) -> tuple[Staged, RunPlan]:
 def describe(plan: RunPlan, figures: Figures, frame: RowFrame, labels: Floats) -> Prepare:
     """How rows of a release are made, in words for all parties."""
     return Prepare(
-        name=figures.name,
+        name=figures.name.value,
         step=figures.step,
         bits=figures.bits,
         norm2=np.array([figures.norm2[p] for p in plan.job.roster.parties]),
@@ -241,17 +241,16 @@ def describe(plan: RunPlan, figures: Figures, frame: RowFrame, labels: Floats) -
 def _tell_how(plan: RunPlan, figures: Figures, frame: RowFrame, labels: Floats, losses: Losses) -> Program[Prepared]:
     """Tell all parties the same."""
     told = describe(plan, figures, frame, labels)
-    note = {"round": 1 if figures.name == "sums" else 2, "stage": figures.name}
+    note = {"round": 1 if figures.name == StageName.SUMS else 2, "stage": figures.name.value}
     yield Post(dict.fromkeys(losses.rest(plan.job.roster.parties), told), (), note)
     return check_prepare(plan, figures.name, told)
 
 
-def check_prepare(plan: RunPlan, name: str, told: Prepare) -> Prepared:
+def check_prepare(plan: RunPlan, stage: StageName, told: Prepare) -> Prepared:
     """The release as it was told, or an error: what is wrong here would be wrong in what a party releases."""
     job = plan.job
     parties = plan.job.roster.parties
-    names: dict[str, Name] = {"sums": "sums", "joint": "joint"}
-    if told.name != name or told.norm2.shape != (len(parties),):
+    if told.name != stage or told.norm2.shape != (len(parties),):
         raise ProtocolError(f"{COORDINATOR!r} described a release that is not the next one of this method")
     figures_fit = 8 <= told.bits <= 64 and 1.0 / LARGEST <= told.step <= LARGEST
     if not (figures_fit and (told.norm2 >= 0).all() and min(told.constant, told.label) >= 0):
@@ -268,14 +267,14 @@ def check_prepare(plan: RunPlan, name: str, told: Prepare) -> Prepared:
     rising = told.keep.dtype.kind == "i" and (np.diff(told.keep) > 0).all()
     if not (rising and np.isin(told.keep, np.arange(every)).all()):
         raise ProtocolError(f"{COORDINATOR!r} described columns that are not places among {every:,}")
-    sums = names[name] == "sums"
+    sums = stage == StageName.SUMS
     widths = {p: int((plan.columns.owner[told.keep] == k).sum()) for k, p in enumerate(parties)}
     if sums:
         widths = {} if plan.sums is None else dict(plan.sums.widths)
     else:
         widths[job.roster.label] += 1
     norm2 = dict(zip(parties, map(int, told.norm2), strict=True))
-    figures = Figures(names[name], told.step, told.bits, norm2, widths, told.constant, told.label, job.roster.rows)
+    figures = Figures(stage, told.step, told.bits, norm2, widths, told.constant, told.label, job.roster.rows)
     # All of it is public: every party works it out for itself.
     if sums:
         agreed = figures == plan.sums and told.keep.size == every
@@ -378,7 +377,7 @@ def outcome_of(
         proven=all(map(told.layout.whole, present)),
         cut=any(cut_toward_zero(job, name, joint) for name in present),
         doubt=None if uncut(job) else "no declared schemas prove that rows and entries stay as they are",
-        first=(WEAK,) if planned.rule.name == "weak" else (),
+        first=(WEAK,) if planned.rule.name == RuleName.WEAK else (),
         last=form.remarks,
         absent=losses.in_words(),
     )
@@ -422,7 +421,7 @@ def release_in_stages(form: Staged, block: Block, gate: Gate) -> Program[tuple[F
 
 def own_rows(plan: RunPlan, told: Prepared, block: Block, gate: Gate, labels: Floats) -> SumsOfRows | OwnMatrix:
     """What a party adds up in a stage; `labels`: noisy ones, where class sums go by them."""
-    if told.figures.name == "sums":
+    if told.figures.name == StageName.SUMS:
         return SumsOfRows(plan, told, block, gate, told.rows(block, gate.node), labels)
     return OwnMatrix(plan, told, block, gate)
 
@@ -432,7 +431,7 @@ def own_rows(plan: RunPlan, told: Prepared, block: Block, gate: Gate, labels: Fl
 
 def own_count(job: Job, figures: Figures, party: str) -> int:
     """How many parts a party computes alone: triangle and sums; or squares, class sums, class size."""
-    if figures.alone or figures.name == "joint":
+    if figures.alone or figures.name == StageName.JOINT:
         return 2
     return 3 if party == job.roster.label else 1
 
@@ -480,7 +479,7 @@ def class_sums(plan: RunPlan, got: Collected, labels: Floats) -> Sums:
     assert figures is not None
     label = job.roster.label
     unit = figures.step / figures.label
-    sd = noise_sd(plan.sensitivity(figures), plan.rho("sums"), unit)
+    sd = noise_sd(plan.sensitivity(figures), plan.rho(StageName.SUMS), unit)
     both = np.zeros((owner.size, 2))
     squares = np.zeros(owner.size)
     noise = np.full(owner.size, sd)

@@ -29,7 +29,7 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices, Integers
 from colonnade.kernels.ring import add_products, add_squares, whole_rows
 from colonnade.kernels.ring_products import gram as own_products
-from colonnade.methods.gram.plan import HALF, Figures, RunPlan, cut_toward_zero, squares_within
+from colonnade.methods.gram.plan import HALF, Figures, RunPlan, StageName, cut_toward_zero, squares_within
 from colonnade.methods.gram.rule import RowFrame
 from colonnade.model.job import Job, entry_bounds, norms
 from colonnade.privacy.block import LARGEST, Block, clean_cells
@@ -344,9 +344,10 @@ class Prepared:
         layout = self.layout
         frame = self.layout.frame
         here = self.layout.kept[me]
-        unit = layout.units[layout.mine(me)[: here.size]] if self.figures.name == "joint" else np.ones(here.size, int)
+        joint = self.figures.name == StageName.JOINT
+        unit = layout.units[layout.mine(me)[: here.size]] if joint else np.ones(here.size, int)
         of = layout.places(me), frame.centre[here], frame.scale[here], unit
-        whole = self.figures.name == "joint" and layout.whole(me)
+        whole = joint and layout.whole(me)
         return IntegerRows(block, grid(layout.job, me, self.figures, *of, whole=whole))
 
 

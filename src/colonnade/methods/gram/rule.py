@@ -36,13 +36,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from colonnade.errors import InvalidInput
+from colonnade.fields import Choice
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.model.job import Job, Sums, entry_bounds, hat_levels, norms
 from colonnade.problem.link import class_share
@@ -176,11 +176,20 @@ class Gram:
         return cls(matrix * np.outer(weights, weights), noise * np.outer(weights, weights))
 
 
+class RuleName(Choice):
+    """How rows of the Gram matrix are made."""
+
+    RAW = "raw"  # as they are
+    CENTRED = "centred"  # and scaled, as class sums advise
+    SCREENED = "screened"  # the same, of the strongest columns
+    WEAK = "weak"  # the same, where little survives the noise
+
+
 @dataclass(frozen=True)
 class GramRule:
     """What to release and how to solve."""
 
-    name: Literal["raw", "centred", "screened", "weak"]
+    name: RuleName
     rho: float  # the budget that it was made for
     sums: float  # share of rho spent on class sums first; 0: none
     keep: int  # columns that enter the Gram, at most
@@ -262,7 +271,7 @@ def choose(
     screen = keep is not None and keep < columns
     kept = min(keep or columns, columns)
     rule = replace(
-        as_they_are(kept, rho), name="centred", sums=0.15, power=0.25, slack=1.15, ridge=1.5, classes=classes
+        as_they_are(kept, rho), name=RuleName.CENTRED, sums=0.15, power=0.25, slack=1.15, ridge=1.5, classes=classes
     )
     if u >= 2.0 and not screen:
         rule = replace(rule, sums=0.02, slack=1.15 * (u / 2.0) ** 0.25)
@@ -275,7 +284,9 @@ def choose(
 
 def as_they_are(columns: int, rho: float) -> GramRule:
     """The rule for rows as they are, without class sums."""
-    return GramRule("raw", rho, 0.0, columns, power=0.0, slack=1.0, ridge=1.0, constant_share=0.1, label_share=0.25)
+    return GramRule(
+        RuleName.RAW, rho, 0.0, columns, power=0.0, slack=1.0, ridge=1.0, constant_share=0.1, label_share=0.25
+    )
 
 
 def survival(rows: int, columns: float, rho: float) -> float:
@@ -323,11 +334,11 @@ def prepare(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums | None
         return prepare(as_they_are(every, rule.rho), columns, rows)
     keep = _strongest(rule, table, every, u) if rule.keep < every or (u < 0.5 and every >= MANY) else np.arange(every)
     if keep.size < every:
-        rule = replace(rule, name="screened")
+        rule = replace(rule, name=RuleName.SCREENED)
     elif u < 0.5:
         table = table.by_signal()
     if survival(rows, float(np.square(columns.weight[keep]).sum()), rule.rho) < 0.3:
-        rule = replace(rule, name="weak", ridge=4.0, label_share=1.0)
+        rule = replace(rule, name=RuleName.WEAK, ridge=4.0, label_share=1.0)
     return rule, table.frame(keep, rule, columns)
 
 

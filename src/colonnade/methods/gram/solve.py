@@ -40,7 +40,7 @@ from colonnade.methods.gram.answer import (
     spread_out,
     widen,
 )
-from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, expected_label_mean
+from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, RuleName, expected_label_mean
 from colonnade.model.job import Sums
 from colonnade.problem import quadratic
 from colonnade.problem.link import Link, mixed
@@ -397,7 +397,7 @@ def _uncovered(problem: Problem, rule: GramRule, m: _Moments, x: Floats, spread:
     """
     if problem.loss.classifies:
         return "labels are classes, for which none are known to cover"
-    if rule.name != "raw":
+    if rule.name != RuleName.RAW:
         return "rows were centred, weighted and shortened by what was released first"
     if problem.constraint is not None or not (problem.penalty is None or isinstance(problem.penalty, Ridge)):
         return "the penalty or set chooses among the columns, which these errors leave out"
