@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.data.schema.cells import Gaps
 from colonnade.data.schema.columns import Binary, Categorical, Numeric
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
@@ -56,7 +57,7 @@ def _whole(first: int, last: int, step: int = 1) -> tuple[str, ...]:
 
 
 def _with_gaps(*columns: Binary | Categorical | Numeric) -> Schema:
-    return Schema(tuple(replace(column, missing="indicator") for column in columns))
+    return Schema(tuple(replace(column, missing=Gaps.INDICATOR) for column in columns))
 
 
 SCHEMAS = {

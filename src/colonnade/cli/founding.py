@@ -14,6 +14,7 @@ from pathlib import Path
 import colonnade as co
 from colonnade.cli.terminal import write_text
 from colonnade.data.federation_file import FederationFile, Member
+from colonnade.data.schema.table import Source
 from colonnade.network import certs
 from colonnade.network.party_file import write_key
 from colonnade.runtime.program import COORDINATOR
@@ -88,7 +89,7 @@ def read_members(
         if not mark or name in members:
             raise co.InvalidInput(f"--party {word}: write --party NAME=SCHEMA.toml, once for each party.")
         schema = co.Schema.from_toml(path)
-        if schema.source == "data":
+        if schema.source == Source.DATA:
             what = f"{path} was read off the rows of {name}: its bounds tell about single people"
             raise co.InvalidInput(f'{what}. Have {name} replace them by public ones and remove source = "data".')
         members[name] = (schema, "table.csv")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import colonnade as co
 from colonnade.data.keyed_tables import common_keys, read_tables
 from colonnade.data.party import check_party_names
+from colonnade.data.schema.cells import CellKind
 from colonnade.data.schema.column import AS_THEY_ARE, ROUNDED, outward, propose
 from colonnade.data.schema.infer import FORMATS, Look, days_of, look
 from colonnade.data.schema.table import toml_value
@@ -159,7 +160,7 @@ def _label_lines(asked: Asked) -> tuple[list[str], str, tuple[str, str]]:
     classes = _classes(seen)
     if classes is not None and len(classes) < 2:
         raise co.InvalidInput(f"all {seen.rows:,} rows have the same label in {name}: there is nothing to learn.")
-    if asked.positive is None and seen.kind in ("integer", "real") and classes != ["0", "1"]:
+    if asked.positive is None and seen.kind in (CellKind.INTEGER, CellKind.REAL) and classes != ["0", "1"]:
         low, high = _range_of(seen)
         lines += [f"low = {toml_value(low)}", f"high = {toml_value(high)}", _mark("low and high")]
         return lines, "LeastSquares", (f"a number, {low:,.12g} to {high:,.12g}", ROUNDED)
@@ -185,15 +186,15 @@ def _label_lines(asked: Asked) -> tuple[list[str], str, tuple[str, str]]:
 
 def _range_of(seen: Look) -> tuple[float, float]:
     seen.column()  # or InvalidInput
-    return outward(*seen.bounds(), seen.kind == "integer")
+    return outward(*seen.bounds(), seen.kind is CellKind.INTEGER)
 
 
 def _classes(seen: Look) -> list[str] | None:
-    if seen.kind == "boolean":
+    if seen.kind is CellKind.BOOLEAN:
         return ["false", "true"]
-    if seen.kind == "integer":
+    if seen.kind is CellKind.INTEGER:
         return None if seen.codes is None else [str(code) for code in sorted(seen.codes)]
-    return sorted(seen.levels) if seen.kind == "text" else None
+    return sorted(seen.levels) if seen.kind is CellKind.TEXT else None
 
 
 def _column_lines(seen: Look, column: Column) -> list[str]:

@@ -19,7 +19,7 @@ from colonnade.data.party import OPEN, Party, list_names
 from colonnade.data.row_order import key_kind, kinds_match, rank_in_person
 from colonnade.data.schema.infer import look
 from colonnade.data.schema.sought import SoughtCells, check_cells
-from colonnade.data.schema.table import Encoded, Schema
+from colonnade.data.schema.table import Encoded, Schema, Source
 from colonnade.data.sources import Table, table_at
 from colonnade.data.sources.files import join_blocks
 from colonnade.data.text_file import naming
@@ -85,7 +85,7 @@ class KeyedTable:
             if own:
                 with naming(f"party {self.name!r}"):
                     looks = look(block for block, _ in self._matching_blocks(keys, own, None))
-                    schema = Schema(tuple(seen.column() for seen in looks), source="data")
+                    schema = Schema(tuple(seen.column() for seen in looks), source=Source.DATA)
         else:
             declared = schema
             own = self._own_columns(schema)
@@ -291,7 +291,7 @@ def surplus_of(
     """The rows that were left out, for a private run to choose among; None where a schema was read off the data."""
     import polars as pl
 
-    read_off = any(party.schema is not None and party.schema.source == "data" for party in parties.values())
+    read_off = any(party.schema is not None and party.schema.source == Source.DATA for party in parties.values())
     if left is None or left.is_empty() or read_off:
         return None
     on = keys.columns[0]

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from colonnade.data.schema.cells import Gaps
 from colonnade.data.schema.column import Column, spans_of
 from colonnade.data.schema.table import Schema
 from colonnade.model.job import Job
@@ -128,7 +129,7 @@ def _beyond_bounds(column: Column, beyond: int, features: Any) -> list[str]:
     """A number or date of which most cells lie outside the bounds, or none between them; filled gaps are cells."""
     low, high = column.entry_ends()
     cells = features.toarray() if sparse.issparse(features) else features
-    known = cells[:, -1] == 0 if column.missing == "indicator" else np.ones(cells.shape[0], dtype=bool)
+    known = cells[:, -1] == 0 if column.missing == Gaps.INDICATOR else np.ones(cells.shape[0], dtype=bool)
     between = np.count_nonzero((cells[known, 0] > low) & (cells[known, 0] < high))
     if between and 2 * beyond <= cells.shape[0]:
         return []

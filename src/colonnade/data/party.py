@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.data.schema.column import spans_of
-from colonnade.data.schema.table import Schema
+from colonnade.data.schema.table import Schema, Source
 from colonnade.errors import InvalidInput
 from colonnade.model.job import Known
 from colonnade.notebook import Grid, shown
@@ -105,14 +105,20 @@ def public_bounds(schema: Schema) -> Known:
     return Known(tuple(map(float, bounds)), tuple(binary), tuple(nonnegative), norm, norm == proven, levels, directions)
 
 
+_BOUNDS: dict[str, str] = {
+    Source.DECLARED: "declared",
+    Source.DATA: "read off the rows",
+    Source.PUBLIC: "declared public",
+}
+
+
 def shown_parties(
     parties: Iterable[Party], alignment: Alignment, label: str, column: str | None, on: str | None
 ) -> str:
     """A federation in a notebook: who holds what, and what leaves at most."""
     rows = []
     for party in parties:
-        sources = {"": "none", "declared": "declared", "data": "read off the rows", "public": "declared public"}
-        bounds = sources["" if party.schema is None else party.schema.source]
+        bounds = "none" if party.schema is None else _BOUNDS[party.schema.source]
         budget = "" if party.policy.epsilon is None else f"epsilon {party.policy.epsilon:g} in all"
         allows = budget or ("exact values may leave" if party.policy.exact else "noisy values only")
         names = ", ".join(map(str, party.features[:6])) + (" …" if len(party.features) > 6 else "")

@@ -15,7 +15,7 @@ from colonnade.data.party import LABELS, OPEN, LazyNames, Party, list_names, req
 from colonnade.data.row_order import rank_in_person
 from colonnade.data.schema.cells import as_frame
 from colonnade.data.schema.column import Column, spans_of
-from colonnade.data.schema.table import Schema
+from colonnade.data.schema.table import Schema, Source
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import Block, Unit
 
@@ -75,7 +75,7 @@ def _frame_table(frame: pl.DataFrame) -> NumberTable:
     more, which says where they are, as in a schema that is read off the rows."""
     _check_shape(*frame.shape)
     kinds = tuple(kind.unscaled() for kind in Schema.infer(frame).columns)
-    schema = Schema(kinds, source="data")
+    schema = Schema(kinds, source=Source.DATA)
     columns = {kind.name: (kind, list(range(own.start, own.stop))) for kind, own in spans_of(kinds)}
     return NumberTable(schema.encode(frame).matrix, schema.features, columns)
 
@@ -95,7 +95,7 @@ def split_columns(
         places = [column for column in columns if isinstance(column, int)]
         if table.columns is not None:
             kinds = [table.columns[str(column)] for column in columns]
-            schema = Schema(tuple(kind for kind, _ in kinds), source="data")
+            schema = Schema(tuple(kind for kind, _ in kinds), source=Source.DATA)
             places = [place for _, at in kinds for place in at]
         block = Block(_kernel_order(table.matrix[:, places]), np.asarray(places, np.int64), unit=unit)
         holders[name] = Party(name, block, LazyNames(table.names, places), OPEN, schema)
@@ -120,7 +120,7 @@ def split_rows(
     shares = _shares(parties, range(rows), "rows")
     schema = None
     if table.columns is not None:
-        schema = Schema(tuple(kind for kind, _ in table.columns.values()), source="data")
+        schema = Schema(tuple(kind for kind, _ in table.columns.values()), source=Source.DATA)
     matrix = sparse.csr_array(table.matrix) if sparse.issparse(table.matrix) else table.matrix
     holders = {}
     for name, share in shares.items():

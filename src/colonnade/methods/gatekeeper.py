@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from colonnade.data.federation import Federation
+from colonnade.data.schema.table import Source
 from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.methods.method import GraphMethod, MethodBase, check_declared, network
 from colonnade.methods.node_setup import AnyMethod
@@ -135,7 +136,8 @@ def _check_price(method: AnyMethod, plans: Mapping[str, Plan], job: Job) -> None
 
 
 def _check_schemas(federation: Federation, privacy: Privacy | None) -> None:
-    read_off = [name for name, party in federation.parties.items() if party.schema and party.schema.source == "data"]
+    schemas = {name: party.schema for name, party in federation.parties.items() if party.schema}
+    read_off = [name for name, schema in schemas.items() if schema.source == Source.DATA]
     if privacy is not None and read_off:
         what = (
             f"the schema of {read_off[0]!r} was read off its data: its bounds and levels would tell about single rows"

@@ -16,6 +16,7 @@ from colonnade.data.federation import Federation
 from colonnade.data.labels import read_classes
 from colonnade.data.notices import about_columns, about_labels, about_levels, count_labels
 from colonnade.data.row_order import key_kind
+from colonnade.data.schema.table import Source
 from colonnade.errors import InvalidInput
 from colonnade.methods.admm.sharing import SharingADMM
 from colonnade.methods.frank_wolfe.distributed import DistributedFrankWolfe
@@ -112,7 +113,7 @@ def with_label_range(
         # Without labels the job is refused further on, with advice.
         return privacy
     schema = federation.parties[federation.label].schema
-    declared = schema.label if schema is not None and schema.source != "data" else None
+    declared = schema.label if schema is not None and schema.source != Source.DATA else None
     loss = getattr(problem, "loss", None)
     if loss is None or loss.classifies:
         if privacy.label_range is not None:

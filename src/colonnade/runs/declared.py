@@ -30,7 +30,7 @@ from colonnade.data.federation import Federation
 from colonnade.data.labels import in_words
 from colonnade.data.schema.column import Column
 from colonnade.data.schema.columns import Numeric
-from colonnade.data.schema.table import Schema, Source, column_from
+from colonnade.data.schema.table import Schema, Source, SourceField, column_from
 from colonnade.errors import InvalidInput
 from colonnade.fields import Table, Wrong, inside, must, read
 
@@ -62,7 +62,7 @@ class LabelTable(Table, frozen=True):
     negative: _Class | None = None
     low: Any = None
     high: Any = None
-    source: Source = "declared"
+    source: SourceField = Source.DECLARED
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Label:
     positive: str | None = None
     negative: str | None = None
     range: Numeric | None = None
-    source: Source = "declared"
+    source: Source = Source.DECLARED
 
     @classmethod
     def read(cls, raw: Any) -> Label:
@@ -120,26 +120,28 @@ def read_schemas(
             raise Wrong(f"{where}.schema", f"names a file, and [[{where}.column]] declares columns: keep one of them")
         if "schema" in party:
             schemas[name] = Schema.from_toml(folder / str(party["schema"]))
-            marked = schemas[name].source == "data"
+            marked = schemas[name].source == Source.DATA
             file = f'names {party["schema"]}, which has the line source = "data"'
             marks += [Mark(f"{where}.schema", file)] if marked else []
         elif "column" in party:
             columns, sources = _columns(where, party["column"])
             schemas[name] = Schema(tuple(columns), source=_of_all(sources))
-            at = [place for place, source in enumerate(sources) if source == "data"]
+            at = [place for place, source in enumerate(sources) if source is Source.DATA]
             marks += [Mark(f"{where}.column.source", f'of {columns[k].name!r} is "data"', k) for k in at]
-    if label.source == "data":
+    if label.source is Source.DATA:
         marks.append(Mark("data.label.source", 'is "data"'))
     _add_label(schemas, label)
     if public:
-        schemas = {n: replace(one, source="public") if one.source == "data" else one for n, one in schemas.items()}
+        schemas = {
+            n: replace(one, source=Source.PUBLIC) if one.source == Source.DATA else one for n, one in schemas.items()
+        }
         marks = []
     return schemas, marks
 
 
 def _add_label(schemas: dict[str, Schema], label: Label) -> None:
     """What is declared of the label belongs to the schema of its holder."""
-    if label.source == "declared" and label.range is None:
+    if label.source is Source.DECLARED and label.range is None:
         return
     if label.party not in schemas:
         raise Wrong("data.label", f"declares figures, and party {label.party!r} has no schema; declare its columns")
@@ -152,9 +154,8 @@ def _columns(where: str, raw: list[dict[str, Any]]) -> tuple[list[Column], list[
     columns = list[Column]()
     sources = list[Source]()
     for place, item in enumerate(raw):
-        source = item.get("source", "declared")
         try:
-            read(source, Source, "source")
+            source = read(item.get("source", Source.DECLARED), SourceField, "source")
             columns.append(column_from({key: value for key, value in item.items() if key != "source"}))
         except InvalidInput as error:
             raise Wrong(f"{where}.column", f"number {place + 1}: {error}", place) from error
@@ -162,9 +163,9 @@ def _columns(where: str, raw: list[dict[str, Any]]) -> tuple[list[Column], list[
     return columns, sources
 
 
-def _of_all(sources: Sequence[Source]) -> Source:
+def _of_all(sources: Sequence[str]) -> Source:
     """Of several figures together: what the least public of them is."""
-    return next((source for source in ("data", "public") if source in sources), "declared")
+    return next((source for source in (Source.DATA, Source.PUBLIC) if source in sources), Source.DECLARED)
 
 
 def refuse_marks(marks: Sequence[Mark]) -> None:

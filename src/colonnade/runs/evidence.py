@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import betainc, expit
 
+from colonnade.data.schema.cells import Gaps
 from colonnade.kernels import curves
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.methods.gram.plan import Cross
@@ -129,7 +130,7 @@ class Witness:
             rest = np.zeros(2)
         first = not effect.column.levels_of(effect.group)
         counts, sds = ([rest, *counts], [spread, *sds]) if first else ([*counts, rest], [*sds, spread])
-        if effect.column.covers(effect.group) and effect.column.missing != "indicator":
+        if effect.column.covers(effect.group) and effect.column.missing != Gaps.INDICATOR:
             # nothing is left
             counts = counts[:-1]
             sds = sds[:-1]
@@ -205,7 +206,7 @@ class Witness:
 
 
 def _has_indicator(effect: Effect) -> bool:
-    return bool(effect.column.missing == "indicator")
+    return bool(effect.column.missing == Gaps.INDICATOR)
 
 
 def _distribution(effect: Effect, edges: Floats, sums: ClassSums, own: Indices, rows: float) -> Floats | None:

@@ -26,6 +26,7 @@ import numpy as np
 from colonnade import errors
 from colonnade.data.federation import Federation
 from colonnade.data.notices import KEEP, UNSPENT
+from colonnade.data.schema.table import Source
 from colonnade.errors import FinishedInterrupt, InvalidInput, MostlyNoise
 from colonnade.methods import node_setup
 from colonnade.methods.gatekeeper import released_to_all
@@ -526,7 +527,7 @@ def _claim(run: RunDriver) -> PrivacyStatement:
     if run.noise is not None:
         return not_private(stating.SEEDED, unit, seen)
     schemas = {name: party.schema for name, party in run.federation.parties.items()}
-    read_off = [name for name, schema in schemas.items() if schema is not None and schema.source == "public"]
+    read_off = [name for name, schema in schemas.items() if schema is not None and schema.source == Source.PUBLIC]
     conditions = node_setup.conditions_of(run.job, run.method, keyed=run.federation.on is not None)
     rho = row_rho(run.plans)
     taken = row_delta(run.plans)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.data.labels import called
+from colonnade.data.schema.cells import Gaps
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.problem.link import PLAIN
 from colonnade.runs.effects import Effect, effects_of
@@ -50,7 +51,7 @@ class _Plan:
             if len(self.ramps) == k:
                 self.ramps.append([])
             self.ramps[k].append((name, float(knots[k]), float(knots[k + 1]), float(values[k + 1] - values[k])))
-        if missing == "indicator":
+        if missing == Gaps.INDICATOR:
             self.fills[name] = HUGE
             self.gaps.append((name, float(effect.at([None])[0] - values[-1])))
         elif isinstance(missing, float):
@@ -59,8 +60,8 @@ class _Plan:
     def add_levels(self, effect: Effect) -> None:
         levels = list(effect.column.levels_of())
         values = effect.at(levels).tolist()
-        stands = None if effect.column.missing == "refuse" else effect.column.missing
-        if stands == "indicator":
+        stands = None if effect.column.missing == Gaps.REFUSE else effect.column.missing
+        if stands == Gaps.INDICATOR:
             levels = [*levels, GAP]
             values = [*values, float(effect.at([None])[0])]
             stands = GAP

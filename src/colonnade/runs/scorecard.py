@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colonnade.data.schema.cells import as_frame
+from colonnade.data.schema.cells import Gaps, as_frame
+from colonnade.data.schema.table import Source
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.problem.link import Link
@@ -375,7 +376,7 @@ def _remarks(fit: Fit, link: Link, silent: Sequence[str]) -> tuple[str, ...]:
         said.append(
             "Probabilities of this fit bend away from the scale's odds; the scorer's `probability` gives the fit's own"
         )
-    if any(schema is not None and schema.source == "data" for schema in fit.schemas.values()):
+    if any(schema is not None and schema.source == Source.DATA for schema in fit.schemas.values()):
         said.append("bounds and levels were read off the data and are not public: declare schemas to publish the card")
     if silent:
         said.append(f"without points, since the model does not use them: {', '.join(silent)}")
@@ -466,9 +467,9 @@ def _with_gap(
 ) -> tuple[list[str], Floats, Floats, dict[str, Any]]:
     """The same with a line for gaps, where they have one; or what stands in for them."""
     missing = effect.column.missing
-    if missing == "refuse":
+    if missing == Gaps.REFUSE:
         return names, low, high, facts
-    if missing == "indicator":
+    if missing == Gaps.INDICATOR:
         worth = 0.0 if effect.group else float(effect.at([None])[0])  # parts of a day have no column for gaps
         gap: Any = len(names)
         return [*names, "missing"], np.append(low, worth), np.append(high, worth), facts | {"gap": gap}

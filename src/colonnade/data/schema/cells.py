@@ -12,20 +12,43 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.errors import InvalidInput, unquoted
+from colonnade.fields import Choice
 from colonnade.kernels import curves
 from colonnade.kernels.arrays import Floats
 
 if TYPE_CHECKING:
     import polars as pl
 
-Missing = Literal["refuse", "indicator"] | float
+
+class Gaps(Choice):
+    """What becomes of a gap that no value stands in for."""
+
+    REFUSE = "refuse"  # an error
+    INDICATOR = "indicator"  # a column of its own
+    OTHER = "other"  # of levels: none of them
+
+
+class CellKind(Choice):
+    """What the cells of a column look like."""
+
+    NOTHING = "nothing"
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    REAL = "real"
+    TEXT = "text"
+    DATE = "date"
+    OTHER = "other"
+
+
+OF_NUMBERS = (Gaps.REFUSE, Gaps.INDICATOR)
+Missing = str | float  # one of Gaps, or a number that stands in
 Rows = NDArray[np.int64]
 Sparse = tuple[Rows, Floats]  # one encoded column: increasing row numbers, and the values there
 
@@ -174,7 +197,7 @@ def days_of(name: str, written: str, missing: str | dt.date, values: pl.Series) 
 
 def refuse_gaps(name: str, missing: object, count: int) -> None:
     """An error if values are missing and nothing was declared for that."""
-    if count and missing == "refuse":
+    if count and missing == Gaps.REFUSE:
         advice = 'Write missing = "indicator" for a column of their own, or missing = the value to use instead.'
         raise wrong(name, f"{count:,} values are missing. {advice}")
 
@@ -211,7 +234,7 @@ def nonzeros(numbers: Floats) -> Sparse:
 
 def with_indicator(numbers: Floats, gaps: Rows, missing: object) -> list[Sparse]:
     """The column, and the one that says where it had gaps if that was asked for."""
-    if missing != "indicator":
+    if missing != Gaps.INDICATOR:
         return [nonzeros(numbers)]
     numbers[gaps] = 0.0
     return [nonzeros(numbers), ones(gaps)]

@@ -32,7 +32,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 from colonnade.data.schema import cells
-from colonnade.data.schema.cells import LARGEST, EncodedColumn, Missing, wrong
+from colonnade.data.schema.cells import LARGEST, OF_NUMBERS, CellKind, EncodedColumn, Gaps, Missing, wrong
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.notebook import explain_by_bases
@@ -337,7 +337,7 @@ def indicator(name: str) -> Feature:
 
 def with_indicator(value: Feature, missing: object) -> tuple[Feature, ...]:
     """A feature, and the one of its gaps if that was asked for."""
-    return (value, indicator(value.name)) if missing == "indicator" else (value,)
+    return (value, indicator(value.name)) if missing == Gaps.INDICATOR else (value,)
 
 
 # --- checks -------------------------------------------------------------------------------------------------
@@ -367,8 +367,8 @@ def number(what: str, value: object) -> float:
 
 def missing_number(name: str, value: object) -> Missing:
     """What stands in for a gap of numbers."""
-    if value in ("refuse", "indicator"):
-        return cast("Missing", value)
+    if value in OF_NUMBERS:
+        return Gaps(cast("str", value))
     if isinstance(value, str):
         raise wrong(name, f'missing is {value!r}. Write "refuse", "indicator" or the number to use.')
     return number(f"column {name!r}: missing", value)
@@ -403,7 +403,7 @@ def bounds_of(seen: Look, low: float, high: float) -> tuple[float, float, str]:
         beyond = seen.low is not None and not meant[0] <= seen.low <= seen.high <= meant[1]
         if not (beyond and meant in OF_THE_CLOCK):
             return *meant, BY_NAME + ("; but cells lie outside: look" if beyond else "")
-    return *outward(low, high, seen.kind == "integer"), ROUNDED
+    return *outward(low, high, seen.kind is CellKind.INTEGER), ROUNDED
 
 
 def meant_by(name: str) -> tuple[float, float] | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from colonnade.data.schema import cells, column
-from colonnade.data.schema.cells import EncodedColumn, Missing, wrong
+from colonnade.data.schema.cells import OF_NUMBERS, EncodedColumn, Gaps, Missing, wrong
 from colonnade.data.schema.column import (
     Bins,
     Column,
@@ -84,7 +84,7 @@ class Numeric(Column):
     low: float = SOUGHT
     high: float = SOUGHT
     scale: bool = True
-    missing: Missing = "refuse"
+    missing: Missing = Gaps.REFUSE
     smooth: bool | int | None = None
     values: int | None = None
     monotone: Literal[-1, 1] | None = None
@@ -183,7 +183,7 @@ class Numeric(Column):
             grid = np.array([self.low, self.high])
             middle = float(x[0] * grid.mean())
             effect = x[0] * (grid - grid.mean())
-        return Drawn(grid, effect, float(x[hats]) - middle if self.missing == "indicator" else None)
+        return Drawn(grid, effect, float(x[hats]) - middle if self.missing == Gaps.INDICATOR else None)
 
     def card(self, group: int) -> Mapping[str, Any]:  # noqa: ARG002
         return {"kind": "number"}
@@ -213,7 +213,7 @@ class Numeric(Column):
         numbers = np.clip(numbers, self.low, self.high)
         if self.scale:
             numbers = self.curve_scale(cells.scale_to_unit(numbers, self.low, self.high))
-        hats = cells.hats(numbers, self.depth, gaps if self.missing == "indicator" else gaps[:0])
+        hats = cells.hats(numbers, self.depth, gaps if self.missing == Gaps.INDICATOR else gaps[:0])
         value, *indicator = cells.with_indicator(numbers, gaps, self.missing)
         return EncodedColumn([value, *hats, *indicator], outside)
 
@@ -251,7 +251,7 @@ class Date(Column):
     high: dt.date = SOUGHT
     parts: tuple[Literal["month", "weekday"], ...] = ()
     format: str = "%Y-%m-%d"
-    missing: Literal["refuse", "indicator"] | dt.date = "refuse"
+    missing: str | dt.date = Gaps.REFUSE
     EXPECTS: ClassVar[str] = "dates"
     CLIPS: ClassVar[bool] = True
 
@@ -353,7 +353,7 @@ class Binary(Column):
     ('smoker', 'smoker=missing')
     """
 
-    missing: Missing = "refuse"
+    missing: Missing = Gaps.REFUSE
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -411,14 +411,16 @@ class Categorical(Column):
     """
 
     levels: tuple[str, ...] = SOUGHT
-    missing: str = "refuse"
+    missing: str = Gaps.REFUSE
     EXPECTS: ClassVar[str] = "levels"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.declared:
             object.__setattr__(self, "levels", _levels(self.name, self.levels))
-        if self.missing not in ("refuse", "indicator", "other", *(self.levels or ())):
+        if self.missing in tuple(Gaps):
+            object.__setattr__(self, "missing", Gaps(self.missing))
+        elif self.missing not in (self.levels or ()):
             choices = '"indicator", "other", "refuse" or one of its levels'
             raise wrong(self.name, f"missing = {self.missing!r}. Write {choices}.")
 
@@ -433,7 +435,7 @@ class Categorical(Column):
         if not self.declared:
             raise wrong(self.name, f"its levels are {TO_LOOK}.")
         names = [f"{self.name}={level}" for level in self.levels]
-        gaps = (indicator(self.name),) if self.missing == "indicator" else ()
+        gaps = (indicator(self.name),) if self.missing == Gaps.INDICATOR else ()
         return ((*(flag(name) for name in names), *gaps),)
 
     def encode(self, values: pl.Series) -> EncodedColumn:
@@ -448,12 +450,12 @@ class Categorical(Column):
             # So a file has whole numbers that somebody read as floats before, because of gaps.
             texts = texts.replace({text: level for text, level in pointed.items() if text not in self.levels})
         cells.refuse_gaps(self.name, self.missing, texts.null_count())
-        if self.missing not in ("refuse", "indicator", "other"):
+        if self.missing not in tuple(Gaps):
             texts = texts.fill_null(self.missing)
         known = texts.cast(pl.Enum(self.levels), strict=False)
         codes = known.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
         columns = cells.one_hot(codes, len(self.levels))
-        if self.missing == "indicator":
+        if self.missing == Gaps.INDICATOR:
             columns.append(cells.ones(np.flatnonzero(texts.is_null().to_numpy()).astype(np.int64)))
         return EncodedColumn(columns, known.null_count() - texts.null_count())
 
@@ -490,7 +492,7 @@ class Plain(Column):
         What a gap becomes: "refuse", an error; "indicator", a column of its own; or a number.
     """
 
-    missing: Missing = "refuse"
+    missing: Missing = Gaps.REFUSE
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -561,7 +563,7 @@ class Unknown(Column):
 
 def _unscaled(column: Column) -> Plain:
     """Its numbers as they are; a column with gaps gets one more, which says where they are."""
-    return Plain(column.name, "refuse" if column.missing == "refuse" else "indicator")
+    return Plain(column.name, Gaps.REFUSE if column.missing == Gaps.REFUSE else Gaps.INDICATOR)
 
 
 def _whole(level: str) -> str:
@@ -603,7 +605,9 @@ def _check_quantiles(column: Numeric) -> None:
 
 def _check_bounds(column: Numeric | Date, read: Callable[[str, object], Any]) -> None:
     """Both bounds, in order, and between them what stands in for a gap."""
-    keys = ["low", "high"] + ([] if column.missing in ("refuse", "indicator") else ["missing"])
+    if gap := column.missing in OF_NUMBERS:
+        object.__setattr__(column, "missing", Gaps(str(column.missing)))
+    keys = ["low", "high"] + ([] if gap else ["missing"])
     for key in keys:
         object.__setattr__(column, key, read(f"column {column.name!r}: {key}", getattr(column, key)))
     ends: tuple[Any, Any, Any] = (column.low, column.high, getattr(column, keys[-1]))

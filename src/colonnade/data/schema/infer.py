@@ -8,11 +8,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colonnade.data.schema.cells import as_frame
+from colonnade.data.schema.cells import CellKind, Gaps, as_frame
 from colonnade.data.schema.column import Column
 from colonnade.data.schema.columns import Binary, Categorical, Date, Numeric
 from colonnade.errors import InvalidInput
@@ -25,7 +25,6 @@ MOST_LEVELS = 1_000_000  # nothing is gained by remembering more of them
 MOST_MARKS = 3  # so many different texts among many numbers may say that a number is missing
 MOST_CODES = 20  # so many different whole numbers may be codes of something
 FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")  # of days, beside that of ISO 8601
-Kind = Literal["nothing", "boolean", "integer", "real", "text", "date", "other"]
 
 
 @dataclass
@@ -33,7 +32,7 @@ class Look:
     """What was seen of one column so far."""
 
     name: str
-    kind: Kind = "nothing"
+    kind: CellKind = CellKind.NOTHING
     dtype: str = "Null"
     rows: int = 0
     missing: int = 0
@@ -52,21 +51,21 @@ class Look:
             return
         self.dtype = str(values.dtype)
         self.kind = _common(self.kind, _kind(values.dtype))
-        if self.kind == "text" and len(self.levels) <= MOST_LEVELS:
+        if self.kind is CellKind.TEXT and len(self.levels) <= MOST_LEVELS:
             import polars as pl
 
             self.levels |= set(values.cast(pl.String).drop_nulls().unique().to_list())
-        elif self.kind in ("integer", "real"):
+        elif self.kind in (CellKind.INTEGER, CellKind.REAL):
             self._extend(_finite(values))
             self._count_codes(values)
             self.infinite += int(values.is_infinite().sum()) if values.dtype.is_float() else 0
-        elif self.kind == "date":
+        elif self.kind is CellKind.DATE:
             self._extend(values.dt.date().drop_nulls())
 
     def _count_codes(self, values: pl.Series) -> None:
-        if self.codes is not None and self.kind == "integer":
+        if self.codes is not None and self.kind is CellKind.INTEGER:
             self.codes |= set(values.drop_nulls().unique().to_list())
-        if self.kind != "integer" or (self.codes is not None and len(self.codes) > MOST_CODES):
+        if self.kind is not CellKind.INTEGER or (self.codes is not None and len(self.codes) > MOST_CODES):
             self.codes = None
 
     def _extend(self, values: pl.Series) -> None:
@@ -76,17 +75,17 @@ class Look:
 
     def column(self) -> Column:
         """The column this looks like; an error if it looks like none."""
-        missing: Literal["refuse", "indicator"] = "indicator" if self.missing else "refuse"
+        missing = Gaps.INDICATOR if self.missing else Gaps.REFUSE
         match self.kind:
-            case "nothing":
+            case CellKind.NOTHING:
                 return Numeric(self.name, -1.0, 1.0, missing=missing)
-            case "boolean":
+            case CellKind.BOOLEAN:
                 return Binary(self.name, missing=missing)
-            case "integer" | "real":
+            case CellKind.INTEGER | CellKind.REAL:
                 return self._number(missing)
-            case "text":
+            case CellKind.TEXT:
                 return self._text(missing)
-            case "date":
+            case CellKind.DATE:
                 more = dt.timedelta(days=int(self.low == self.high))
                 return Date(self.name, self.low - more, self.high + more, missing=missing)
         advice = "Turn it into numbers, dates or text, or drop it."
@@ -94,7 +93,7 @@ class Look:
 
     def proposal(self) -> tuple[Column | None, str]:
         """The column this looks like, or none and why."""
-        if self.kind == "text" and (marks := self._marks_for_gaps()):
+        if self.kind is CellKind.TEXT and (marks := self._marks_for_gaps()):
             shown = " and ".join(map(repr, marks))
             return None, f"holds numbers, and {shown}. If that says that a number is missing, leave these cells empty."
         try:
@@ -109,14 +108,14 @@ class Look:
         others = sorted(text for text in self.levels if not _is_number(text))
         return others if len(others) <= MOST_MARKS else []
 
-    def _number(self, missing: Literal["refuse", "indicator"]) -> Column:
+    def _number(self, missing: Gaps) -> Column:
         if self.infinite:
             advice = "Replace them, or declare the column numeric with bounds, which clips them."
             raise InvalidInput(f"column {self.name!r} holds {self.infinite:,} infinite values. {advice}")
-        if self.kind == "integer" and (self.low, self.high) == (0, 1):
+        if self.kind is CellKind.INTEGER and (self.low, self.high) == (0, 1):
             return Binary(self.name, missing=missing)
         low, high = self.bounds()
-        few = self.kind == "integer" and self.low != self.high and high - low < MOST_CODES
+        few = self.kind is CellKind.INTEGER and self.low != self.high and high - low < MOST_CODES
         return Numeric(self.name, low, high, missing=missing, values=round(high - low) + 1 if few else None)
 
     def bounds(self) -> tuple[float, float]:
@@ -124,7 +123,7 @@ class Look:
         low, high = (-1.0, 1.0) if self.low is None else (float(self.low), float(self.high))
         return (low, high) if low < high else (low - max(1.0, abs(low)), high + max(1.0, abs(high)))
 
-    def _text(self, missing: Literal["refuse", "indicator"]) -> Column:
+    def _text(self, missing: Gaps) -> Column:
         for written in FORMATS:
             if len(self.levels) <= MOST_LEVELS and (days := days_of(self.levels, written)):
                 more = dt.timedelta(days=int(min(days) == max(days)))
@@ -163,23 +162,25 @@ def look(frames: Iterable[Any]) -> list[Look]:
     return list(looks.values())
 
 
-def _kind(dtype: Any) -> Kind:
+def _kind(dtype: Any) -> CellKind:
     import polars as pl
 
     if dtype == pl.Boolean:
-        return "boolean"
+        return CellKind.BOOLEAN
     if dtype.is_numeric():
-        return "integer" if dtype.is_integer() else "real"
+        return CellKind.INTEGER if dtype.is_integer() else CellKind.REAL
     if dtype in (pl.String, pl.Categorical, pl.Enum):
-        return "text"
-    return "date" if dtype == pl.Date or isinstance(dtype, pl.Datetime) else "other"
+        return CellKind.TEXT
+    if dtype == pl.Date or isinstance(dtype, pl.Datetime):
+        return CellKind.DATE
+    return CellKind.OTHER
 
 
-def _common(first: Kind, second: Kind) -> Kind:
+def _common(first: CellKind, second: CellKind) -> CellKind:
     """One kind for what two blocks hold: only whole and other numbers go together."""
-    if first in ("nothing", second):
+    if first in (CellKind.NOTHING, second):
         return second
-    return "real" if {first, second} == {"integer", "real"} else "other"
+    return CellKind.REAL if {first, second} == {CellKind.INTEGER, CellKind.REAL} else CellKind.OTHER
 
 
 def _finite(values: pl.Series) -> pl.Series:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.data.schema import cells
-from colonnade.data.schema.cells import Missing
+from colonnade.data.schema.cells import Gaps, Missing
 from colonnade.data.schema.column import Column, features_of, indicator
 from colonnade.data.schema.columns import Categorical, Date, Numeric
 from colonnade.data.schema.infer import look
@@ -105,7 +105,7 @@ class SoughtCells:
         """The schema with the figures of these very rows: for a run without privacy, which no private one takes."""
         columns = tuple(one if one.declared else _read_off(self.frame[one.name], one) for one in self.schema.columns)
         label = self.schema.label if self.schema.label is None or self.schema.label.declared else None
-        return replace(self.schema, columns=columns, label=label, source="data")
+        return replace(self.schema, columns=columns, label=label, source=Source.DATA)
 
     def encoded(self, schema: Schema) -> Encoded:
         """The rows under a schema that a look has filled in; no cell of a column that was looked at is refused."""
@@ -141,8 +141,8 @@ def _read_off(values: pl.Series, column: Column) -> Column:
     readable_cells = _readable(values, column)
     (seen,) = look([readable_cells.to_frame()])
     if seen.kind == "nothing":
-        return replace(column.stand_in(), missing="indicator")  # type: ignore[call-arg]  # these three kinds have it
-    gaps: Any = "indicator" if seen.missing and column.missing == "refuse" else column.missing
+        return replace(column.stand_in(), missing=Gaps.INDICATOR)  # type: ignore[call-arg]  # these three kinds have it
+    gaps: Any = Gaps.INDICATOR if seen.missing and column.missing == Gaps.REFUSE else column.missing
     if isinstance(column, Numeric):
         low, high = seen.bounds()
         return replace(column, low=low, high=high, missing=gaps)
@@ -277,7 +277,7 @@ def number_found(column: Column, found: Range, rises: Floats, missing: bool) -> 
         if not first < last:
             return None
         day = column if isinstance(column, Date) else Date(column.name)
-        return replace(day, low=first, high=last, missing="indicator" if missing else first + (last - first) / 2)
+        return replace(day, low=first, high=last, missing=Gaps.INDICATOR if missing else first + (last - first) / 2)
     low, *inner, high = (round_to(value, found.high - found.low) for value in rises.tolist())
     if not low < high:
         return None
@@ -285,7 +285,7 @@ def number_found(column: Column, found: Range, rises: Floats, missing: bool) -> 
         low, *inner, high = rises.tolist()
     rising = _rising(low, inner, high)
     like = column if isinstance(column, Numeric) else Numeric(column.name)
-    gaps: Missing = "indicator" if missing else (low + high) / 2.0
+    gaps: Missing = Gaps.INDICATOR if missing else (low + high) / 2.0
     return replace(like, low=low, high=high, missing=gaps, quantiles=tuple(inner) if rising else None)
 
 
@@ -302,7 +302,7 @@ def levels_found(column: Column, names: Sequence[str], missing: bool) -> Column 
     """A column of levels with those that a look named; None: it named none, and gaps are no level either."""
     if not names:
         return None
-    return Categorical(column.name, tuple(names), "indicator" if missing else "other")
+    return Categorical(column.name, tuple(names), Gaps.INDICATOR if missing else Gaps.OTHER)
 
 
 def with_own_names(columns: Sequence[Column], looked: Set[str]) -> tuple[Column, ...]:
@@ -333,13 +333,13 @@ def with_own_names(columns: Sequence[Column], looked: Set[str]) -> tuple[Column,
 
 
 def _without_indicator(column: Column) -> Column:
-    if column.missing != "indicator":
+    if column.missing != Gaps.INDICATOR:
         return column
     if isinstance(column, Numeric):
         return replace(column, missing=(column.low + column.high) / 2.0)
     if isinstance(column, Date):
         return replace(column, missing=column.low + (column.high - column.low) / 2)
-    return replace(column, missing="other") if isinstance(column, Categorical) else column
+    return replace(column, missing=Gaps.OTHER) if isinstance(column, Categorical) else column
 
 
 def as_kind(column: Column, kind: str) -> Column:

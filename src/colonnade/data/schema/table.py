@@ -28,31 +28,41 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.data.schema import cells
-from colonnade.data.schema.cells import Blocks, Sparse, as_frame, assemble, columns_of, hats
+from colonnade.data.schema.cells import Blocks, Gaps, Sparse, as_frame, assemble, columns_of, hats
 from colonnade.data.schema.column import Column, Feature, features_of, kinds, number
 from colonnade.data.schema.columns import Numeric, Plain
 from colonnade.data.schema.infer import look
 from colonnade.data.text_file import naming, placed, read_text, shortened, toml_of
 from colonnade.errors import InvalidInput, StoreError, unquoted
-from colonnade.fields import Table, check, check_names, check_version, inside, must, read
+from colonnade.fields import Choice, Table, check_names, check_version, inside, must, read
 from colonnade.kernels.arrays import Floats
 
 VERSION = 1
 _LABEL = 'a table, as in label = { name = "log_income", low = 2.0, high = 6.0 }'
-Source = Annotated[Literal["declared", "data", "public"], must("one of 'declared', 'data', 'public'", "declared")]
+
+
+class Source(Choice):
+    """Where the figures of a schema come from."""
+
+    DECLARED = "declared"
+    DATA = "data"  # they were read off the rows
+    PUBLIC = "public"  # they were read off the rows, and somebody says that they are public
+
+
+SourceField = Annotated[Source, must(f"one of {', '.join(map(repr, Source))}", "declared")]
 
 
 class SchemaTable(Table, frozen=True):
     """A schema's file; what a column must be is said by its kind."""
 
     version: int = VERSION
-    source: Source = "declared"
+    source: SourceField = Source.DECLARED
     row_norm: Any = None
     label: Annotated[dict[str, Any], must(_LABEL)] | None = None
     column: Annotated[list[dict[str, Any]], must("a list of tables: open each column with [[column]]")] | None = None
@@ -107,7 +117,7 @@ class Schema:
 
     columns: tuple[Column, ...]
     row_norm: float | None = None
-    source: Source = "declared"
+    source: str = Source.DECLARED
     label: Numeric | None = None
 
     def __post_init__(self) -> None:
@@ -123,7 +133,7 @@ class Schema:
             raise InvalidInput(
                 f"label={self.label!r}: give its name and range, as in label=co.Numeric('log_income', 2, 6)."
             )
-        check(self)
+        object.__setattr__(self, "source", read(self.source, SourceField, "source"))
         for names in ([column.name for column in self.columns], self.features if self.declared else ()):
             name, times = next(iter(Counter(names).most_common(1)), ("", 0))
             if times > 1:
@@ -153,7 +163,7 @@ class Schema:
         frame
             A polars or pandas DataFrame.
         """
-        return cls(tuple(seen.column() for seen in look([frame])), source="data")
+        return cls(tuple(seen.column() for seen in look([frame])), source=Source.DATA)
 
     @property
     def declared(self) -> bool:
@@ -242,7 +252,7 @@ class Schema:
             if other != column:
                 numbers = np.zeros(height)
                 numbers[own[0][0]] = own[0][1]
-                gaps = own[1][0] if other.missing == "indicator" else np.zeros(0, np.int64)
+                gaps = own[1][0] if other.missing == Gaps.INDICATOR else np.zeros(0, np.int64)
                 if (scaled := other.curve_scale(numbers)) is not numbers:
                     scaled[gaps] = 0.0
                     own[0] = cells.nonzeros(scaled)
@@ -254,7 +264,7 @@ class Schema:
     @property
     def bounded(self) -> bool:
         """Whether every column has a declared bound, so that private methods can use it."""
-        return self.declared and self.source != "data" and all(column.bounded for column in self.columns)
+        return self.declared and self.source != Source.DATA and all(column.bounded for column in self.columns)
 
     def entry_bounds(self) -> Floats:
         """For each encoded column, a public bound of its absolute value."""
@@ -403,7 +413,7 @@ class Schema:
         return top if self.label is None else top | {"label": self.label.to_file()}
 
     def _require_public_bounds(self) -> None:
-        if self.source == "data":
+        if self.source == Source.DATA:
             raise InvalidInput(
                 "this schema was read off the data, and a bound taken from the data is not public. Write it with "
                 "schema.to_toml(...), replace its bounds and levels by figures you would publish, "
