@@ -22,7 +22,7 @@ import polars as pl
 
 import colonnade as co
 from benchmarks.hub import SPAWN, _files, _peak
-from colonnade.data.federation_file import FederationFile, Member, new_key
+from colonnade.data.federation_file import AlignBy, FederationFile, Member, new_key
 from colonnade.network import certs
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_service import PartyService
@@ -53,7 +53,7 @@ def _timed(folder: Path, align: Literal["digests", "psi"], rows: int) -> float:
         schema = co.Schema((co.Numeric(f"x of {name}", 0.0, 1.0),))
         most = rows if align == "psi" else None
         members[name] = Member(schema, co.Policy(exact=True, least=1), public, most=most)
-    FederationFile(members, "key", (NAMES[0], "y"), align=align).save(folder / "federation.toml")
+    FederationFile(members, "key", (NAMES[0], "y"), align=AlignBy(align)).save(folder / "federation.toml")
     mine, its = SPAWN.Pipe()
     hub = SPAWN.Process(target=_hub, args=(str(folder), its), daemon=True)
     hub.start()

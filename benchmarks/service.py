@@ -43,7 +43,7 @@ import numpy as np
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.network import certs
-from colonnade.network.job_queue import JobQueue
+from colonnade.network.job_queue import JobQueue, JobState
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.run_store import RunStore
@@ -346,7 +346,7 @@ def series(
         print(f"   epsilon spent of {policy.epsilon}: at most {max(spent):.3f}")
     for trouble in troubles:
         print(f"   WRONG: {trouble}")
-    return not troubles and (policy.epsilon is not None or states["finished"] == count), memory
+    return not troubles and (policy.epsilon is not None or states[JobState.FINISHED] == count), memory
 
 
 def is_flat(memory: dict[int, dict[str, int]], count: int) -> bool:

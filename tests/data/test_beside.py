@@ -275,10 +275,10 @@ def test_a_regressor_of_counts_predicts_rates_at_the_offset_of_its_federation():
 
 
 def test_what_stands_beside_labels_is_one_number_a_row_and_no_label():
-    assert beside_arrays(2, "columns", weight=[1.0, 2.0], offset=None).columns == {"weight": ""}
+    assert beside_arrays(2, by_rows=False, weight=[1.0, 2.0], offset=None).columns == {"weight": ""}
     for wrong in (np.ones(3), np.ones((2, 1)), np.ones((2, 2)), 1.0):
         with pytest.raises(InvalidInput, match="give one number a row"):
-            beside_arrays(2, "columns", weight=wrong)
+            beside_arrays(2, by_rows=False, weight=wrong)
     assert check_pairs(("a", "y"), None, ("a", "w")) == ("a", {"weight": "w"})
     assert check_pairs(None, ("b", "o"), ("b", "w")) == ("b", {"offset": "o", "weight": "w"})
     for offset, weight in ((("a", "y"), None), (None, ("a", "y"))):

@@ -13,7 +13,7 @@ import pytest
 
 import colonnade as co
 from colonnade.data.alignment import Agreement
-from colonnade.data.federation_file import FederationFile, Member, new_key
+from colonnade.data.federation_file import AlignBy, FederationFile, Member, new_key
 from colonnade.data.schema.columns import Numeric
 from colonnade.data.schema.table import Schema
 from colonnade.network.party_data import PartyData
@@ -50,7 +50,7 @@ def keyed(
         value = [np.random.default_rng([seed, row]).uniform(-3, 3) for row in held]
         label = [np.random.default_rng([9, row]).uniform(-1, 1) for row in held]
         tables[name] = pl.DataFrame({"key": [key(row) for row in held], name: value, "y": label})
-    return Organisations(folder, FederationFile(members, "key", ("bank", "y"), align=align), keys, tables, {})
+    return Organisations(folder, FederationFile(members, "key", ("bank", "y"), align=AlignBy(align)), keys, tables, {})
 
 
 def kept_keys(made: Organisations, name: str) -> list[str]:

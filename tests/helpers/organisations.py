@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from multiprocessing import forkserver
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from unittest import mock
 
 import numpy as np
 
 import colonnade as co
-from colonnade.data.federation_file import FederationFile, Member, new_key
+from colonnade.data.federation_file import FederationFile, Member, SplitBy, new_key
 from colonnade.network import certs
 from colonnade.network.certs import tls_in
 from colonnade.network.hub import Grpc
@@ -68,7 +68,7 @@ class Organisations:
             address = f"127.0.0.1:{free_port()}" if name in listening else None
             terms = (None, policy or party.policy, public, party.block.columns, rows)
             members[name] = Member(*terms, address=address)
-        by: Literal["columns", "rows"] = "rows" if fed.by_rows else "columns"
+        by = SplitBy.ROWS if fed.by_rows else SplitBy.COLUMNS
         rows = None if fed.by_rows else fed.rows
         file = FederationFile(members, None, (fed.label, "y"), rows=rows, by=by, coordinator=COORDINATOR_KEY)
         tables = {name: party.block.matrix for name, party in fed.parties.items()}

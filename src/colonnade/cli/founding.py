@@ -13,7 +13,7 @@ from pathlib import Path
 
 import colonnade as co
 from colonnade.cli.terminal import write_text
-from colonnade.data.federation_file import FederationFile, Member
+from colonnade.data.federation_file import AlignBy, FederationFile, Member
 from colonnade.data.schema.table import Source
 from colonnade.network import certs
 from colonnade.network.party_file import write_key
@@ -130,7 +130,7 @@ def write_organisations(
             parties[name] = Member(schema, policy, write_key(home / "signing.key"), most=most)
             write_text(home / "party.toml", PARTY.format(name=name, source=source))
     pin = certs.keep_signing_key(folder / COORDINATOR / "certs")
-    federation = FederationFile(parties, on, label, hub=hub, coordinator=pin, align="psi", positive=positive)
+    federation = FederationFile(parties, on, label, hub=hub, coordinator=pin, align=AlignBy.PSI, positive=positive)
     fewer = FEWER.format(quorum=len(members) - 1) if len(members) > 2 else ""  # of two, none can be spared
     for name in (COORDINATOR, *members):
         written = folder / name / "federation.toml"

@@ -86,10 +86,10 @@ def watch(
         for job in jobs.watch(name, timeout):
             if not (quiet or as_json) and not job.over:
                 typer.echo(f"{time.strftime('%H:%M:%S')} {job.state} round {job.round:,} {job.why}".rstrip(), err=True)
-        if job.state == "finished" and output is not None:
+        if job.finished and output is not None:
             jobs.fit(name).save(output)
         _show(job, quiet, as_json)
-        if job.state != "finished":
+        if not job.finished:
             raise typer.Exit(1)
 
 

@@ -70,13 +70,13 @@ def run(
       colonnade party run party.toml --dry-run --job job.toml
     """
     with explained("stopped; runs in progress go on when the party is started again."):
-        from colonnade.network.party_file import PartyFile
+        from colonnade.network.party_file import Approval, PartyFile
 
         terminal.to_stderr(as_json, quiet)
         check_service()
         settings = PartyFile.load(file)
         if dry_run:
-            _rehearse(replace(settings, approve="all") if yes else settings, job, rows, quiet, as_json)
+            _rehearse(replace(settings, approve=Approval.ALL) if yes else settings, job, rows, quiet, as_json)
             return
         if job is not None or rows is not None:
             raise co.InvalidInput("--job and --rows are for --dry-run: jobs are proposed, and rows agreed on.")
@@ -87,6 +87,7 @@ def run(
 def _answer_until_stopped(settings: PartyFile, yes: bool) -> None:
     from threadpoolctl import threadpool_limits
 
+    from colonnade.network.party_file import Approval
     from colonnade.network.status_page import PartyStatus, StatusPage
     from colonnade.network.transport.metrics import Metrics
     from colonnade.network.transport.party import serve
@@ -111,11 +112,11 @@ def _answer_until_stopped(settings: PartyFile, yes: bool) -> None:
         lines = last.enter_context(settings.neighbours(metrics))
         service = last.enter_context(contextlib.closing(settings.service(settings.limits, lines)))
         box = None
-        if yes or settings.approve == "all":
+        if yes or settings.approve == Approval.ALL:
             service.approve = lambda _: True
-        elif settings.approve == "ask":
+        elif settings.approve == Approval.ASK:
             service.approve = lambda asked: _ask(asked, service.ledger.budget(), withdrawn)
-        elif settings.approve == "inbox":
+        elif settings.approve == Approval.INBOX:
             box = settings.inbox(lambda asked: in_words(asked, service.ledger.budget()))
             last.callback(box.close)
             service.approve = settings.passes_or(box)

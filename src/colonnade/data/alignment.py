@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.data import row_order
-from colonnade.data.row_order import DIGEST, KINDS, SECRET, Digests, Places, as_words, checked_secret
+from colonnade.data.row_order import DIGEST, SECRET, Digests, KeyKind, Places, as_words, checked_secret
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
 from colonnade.privacy.keyring import Keyring, derive
 
@@ -55,8 +55,9 @@ class PepperShare:
     contribution: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS or len(self.contribution) != SECRET:
-            raise WireError(f"a share of a pepper is one of {', '.join(KINDS)} and {SECRET} bytes; this is not one.")
+        if self.kind not in tuple(KeyKind) or len(self.contribution) != SECRET:
+            raise WireError(f"a share of a pepper is one of {', '.join(KeyKind)} and {SECRET} bytes; this is not one.")
+        object.__setattr__(self, "kind", KeyKind(self.kind))
 
     @classmethod
     def from_secret(cls, keys: pl.Series, secret: bytes, session: str) -> PepperShare:

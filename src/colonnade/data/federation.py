@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.data import keyed_tables
-from colonnade.data.federation_file import FederationFile, Member, new_key
+from colonnade.data.federation_file import FederationFile, Member, SplitBy, new_key
 from colonnade.data.keyed_tables import Surplus, take_rows
 from colonnade.data.labels import (
     NOTHING,
@@ -145,7 +145,7 @@ class Federation:
         label: str | None = None,
         policies: Mapping[str, Policy] | None = None,
         unit: tuple[Any, int] | FeatureColumn | None = None,
-        by: Literal["columns", "rows"] = "columns",
+        by: str = SplitBy.COLUMNS,
         offset: Any = None,
         weight: Any = None,
         classes: tuple[Name, Name] | None = None,
@@ -191,7 +191,7 @@ class Federation:
         InvalidInput
             The table holds what is no number, or `parties` and `label` do not fit it.
         """
-        if by not in ("columns", "rows"):
+        if by not in tuple(SplitBy):
             raise InvalidInput(f"by={by!r}: a table is split by 'columns' or by 'rows'.")
         check_unit({n: given for n, given in (("offset", offset), ("weight", weight)) if given is not None}, unit)
         people = unit if isinstance(unit, FeatureColumn) else ROW
@@ -201,13 +201,14 @@ class Federation:
         table = read_table(X)
         rows = table.matrix.shape[0]
         y = None if y is None else check_labels(y, rows)  # new rows have no labels yet
-        beside = beside_arrays(rows, by, offset=offset, weight=weight)
+        by_rows = by == SplitBy.ROWS
+        beside = beside_arrays(rows, by_rows=by_rows, offset=offset, weight=weight)
         places: Places = {}
-        if by == "rows":
+        if by_rows:
             holders, places = split_rows(table, parties, label, people)
         else:
             holders = split_columns(table, parties, label, people)
-        holder = label or (next(iter(holders)) if by == "rows" else LABELS)
+        holder = label or (next(iter(holders)) if by_rows else LABELS)
         check_party_names(holders)
         alignment = Alignment(dict.fromkeys(holders, rows), rows, surplus)
         fed = cls(holders, holder, alignment, unit=people, _y=y, places=places, beside=beside)
@@ -378,7 +379,7 @@ class Federation:
         places = {}
         start = 0
         at = 0
-        by_rows = file.by == "rows"
+        by_rows = file.by == SplitBy.ROWS
         total = rows if rows is not None else file.rows or 0
         for name, member in file.members.items():
             own = int(member.rows or 0) if by_rows else total

@@ -45,13 +45,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from colonnade.data.labels import check_classes, check_pairs, check_unit, other_class
 from colonnade.data.schema.table import Schema, toml_lines, toml_value
 from colonnade.data.text_file import parse_toml, placed, read_text
 from colonnade.errors import InvalidInput
-from colonnade.fields import Text, Wrong, check, check_names, check_version, inside, must, read, within
+from colonnade.fields import Choice, Text, Wrong, check, check_names, check_version, inside, must, read, within
 from colonnade.model.facts import Classes, Name
 from colonnade.privacy.block import ROW, Unit
 from colonnade.privacy.events import Policy
@@ -75,6 +75,20 @@ _Key = Annotated[str, must(f"'{_KEY_KIND}' {_HEXADECIMAL}", pattern=rf"^{_KEY_KI
 _Pin = Annotated[str, must(f"'{_PIN_KIND}' {_HEXADECIMAL}", pattern=rf"^{_PIN_KIND}[0-9a-f]{{64}}\Z")]
 _Address = Annotated[str, must("host:port", "air.example.org:7444", pattern=r"^[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}\Z")]
 _Seconds = Annotated[float, must(f"a number of seconds, 1 to {LONGEST:,}", 120, ge=1.0, le=LONGEST)]
+
+
+class SplitBy(Choice):
+    """What each party holds of the table."""
+
+    COLUMNS = "columns"
+    ROWS = "rows"
+
+
+class AlignBy(Choice):
+    """How parties elsewhere find their common rows."""
+
+    DIGESTS = "digests"
+    PSI = "psi"
 
 
 @dataclass(frozen=True)
@@ -119,12 +133,10 @@ class FederationFile:
     label: Pair
     unit: Unit = ROW
     rows: _Count | None = None  # where all parties hold the same rows in the same order, and no key is needed
-    by: Annotated[Literal["columns", "rows"], must("'columns' or 'rows'")] = "columns"
+    by: Annotated[SplitBy, must("'columns' or 'rows'")] = SplitBy.COLUMNS
     hub: Annotated[str, must("a text, host:port", "hub.example.org:7443")] | None = None
     people: Text | None = None  # who knows whom a row is about, where parties run elsewhere
-    align: Annotated[Literal["digests", "psi"], must("'digests' or 'psi'")] = (
-        "digests"  # how parties elsewhere find their common rows
-    )
+    align: Annotated[AlignBy, must("'digests' or 'psi'")] = AlignBy.DIGESTS
     coordinator: _Key | None = None  # the public key of who runs the hub
     offset: Pair | None = None  # as the label: who holds it, and in which column
     weight: Pair | None = None
@@ -134,6 +146,8 @@ class FederationFile:
 
     def __post_init__(self) -> None:
         check(self)
+        object.__setattr__(self, "by", SplitBy(self.by))
+        object.__setattr__(self, "align", AlignBy(self.align))
         if over := [name for name, one in self.members.items() if (one.policy.quorum or 0) > len(self.members)]:
             raise InvalidInput(f"quorum of {over[0]!r} asks for more than the {len(self.members)} parties there are")
         if self.coordinator in {member.key for member in self.members.values()}:
@@ -141,7 +155,7 @@ class FederationFile:
         if self.people is not None and (self.people not in self.members or self.unit == ROW):
             what = f"people = {self.people!r} names the party that cuts a unit's surplus rows"
             raise InvalidInput(f"{what}: there is no such party, or no unit")
-        if self.by == "rows":
+        if self.by is SplitBy.ROWS:
             if self.on is not None or self.rows is not None:
                 raise InvalidInput("where rows are split there is nothing to match: leave on and rows out")
             if bare := [name for name, member in self.members.items() if member.rows is None]:
@@ -150,7 +164,7 @@ class FederationFile:
             advice = "or, where all parties hold the same rows in the same order, rows = ... says how many"
             raise InvalidInput(f"{NAME_THE_KEY}; {advice}")
         self._check_tables()
-        if self.align == "psi":
+        if self.align is AlignBy.PSI:
             self._check_psi()
         elif odd := [name for name, member in self.members.items() if member.most is not None]:
             raise InvalidInput(
@@ -200,7 +214,7 @@ class FederationFile:
                     "looks at columns: declare their bounds and levels"
                 )
         widths = {member.width for member in self.members.values()}
-        if self.by == "rows" and len(widths) > 1:
+        if self.by is SplitBy.ROWS and len(widths) > 1:
             raise InvalidInput(
                 f"rows are split, so all parties hold the same columns; columns = ... says {min(widths):,} of one and "
                 f"{max(widths):,} of another. Write the same number everywhere"
@@ -217,7 +231,9 @@ class FederationFile:
         """Write the file, and each party's schema beside it."""
         path = Path(path)
         top = {name: getattr(self, name) for name in ("on", "rows", "hub", "coordinator", "people")}
-        top |= {"align": None if self.align == "digests" else self.align, "by": "rows" if self.by == "rows" else None}
+        align = None if self.align is AlignBy.DIGESTS else self.align
+        by = None if self.by is SplitBy.COLUMNS else self.by
+        top |= {"align": align, "by": by}
         top |= {name: getattr(self, name) for name in ("label", "positive", "negative", "offset", "weight")}
         top |= {"unit": None if self.unit == ROW else (self.unit.name, self.unit.rows), "deadline": self.deadline}
         lines = [f"version = {_VERSION}", *_given_lines(top)]
@@ -264,7 +280,7 @@ class FederationFile:
             schema = member.schema and member.schema.digest()
             parts += [name, schema, repr(member.policy), member.key, member.columns, member.rows, member.certificate]
             parts += [] if member.most is None else [member.most]
-        parts += [] if self.align == "digests" else [self.align]
+        parts += [] if self.align is AlignBy.DIGESTS else [self.align]
         if addresses := {name: member.address for name, member in self.members.items() if member.address}:
             parts.append(addresses)  # who dials whom follows from them
         parts += [] if self.coordinator is None else ["coordinator", self.coordinator]

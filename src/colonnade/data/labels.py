@@ -177,11 +177,11 @@ def check_unit(columns: Mapping[str, Any], unit: object) -> None:
         raise InvalidInput(f"{what}: leave one of them out.")
 
 
-def beside_arrays(rows: int, by: str, **given: Any) -> Beside:
+def beside_arrays(rows: int, *, by_rows: bool, **given: Any) -> Beside:
     """Offset and weight of a table's rows, as arrays."""
     values = {name: np.asarray(array) for name, array in given.items() if array is not None}
     for name, array in values.items():
-        if by == "rows":
+        if by_rows:
             raise InvalidInput(f"{name}= stands beside labels that one party holds, and by='rows' splits them up.")
         if array.shape != (rows,):
             raise InvalidInput(f"{name} has shape {array.shape}, and X {rows:,} rows: give one number a row.")

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
+from colonnade.fields import Choice
 from colonnade.privacy.keyring import derive
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 DIGEST = 16  # bytes; N different keys collide with probability at most N²/2¹²⁹: 1.5e-27 for a million
 SECRET = 32
-KINDS = ("whole number", "digits", "text", "date")
 _DIGITS = r"\A(?:0|-?[1-9][0-9]*)\z"  # a text that writes a whole number as everybody does
 _DIGIT = re.compile(r"0|-?[1-9][0-9]*")
 
@@ -37,23 +37,32 @@ Digests = NDArray[np.uint8]  # n × 16
 Places = NDArray[np.int64]
 
 
-def key_kind(keys: pl.Series) -> str:
-    """What sort of key a column holds: "whole number", "digits" (texts that all write one), "text" or "date"."""
+class KeyKind(Choice):
+    """What sort of key a column holds."""
+
+    WHOLE = "whole number"
+    DIGITS = "digits"  # texts that all write one
+    TEXT = "text"
+    DATE = "date"
+
+
+def key_kind(keys: pl.Series) -> KeyKind:
+    """What sort of key a column holds."""
     import polars as pl
 
     if keys.dtype.is_integer():
-        return "whole number"
+        return KeyKind.WHOLE
     if keys.dtype in (pl.String, pl.Categorical, pl.Enum):
-        return "digits" if keys.cast(pl.String).str.contains(_DIGITS).all() else "text"
+        return KeyKind.DIGITS if keys.cast(pl.String).str.contains(_DIGITS).all() else KeyKind.TEXT
     if keys.dtype == pl.Date:
-        return "date"
+        return KeyKind.DATE
     kinds = "a key is a whole number, a text or a date. Convert it, in the same way at every party."
     raise InvalidInput(f"the key column has type {keys.dtype}; {kinds}")
 
 
 def kinds_match(kinds: Set[str]) -> bool:
     """Whether keys of these sorts may be compared: "17" is 17; "0017" beside numbers lost a zero somewhere."""
-    return len(kinds) == 1 or kinds in ({"whole number", "digits"}, {"digits", "text"})
+    return len(kinds) == 1 or kinds in ({KeyKind.WHOLE, KeyKind.DIGITS}, {KeyKind.DIGITS, KeyKind.TEXT})
 
 
 def canonical(keys: pl.Series) -> list[bytes]:
@@ -71,8 +80,8 @@ def canonical(keys: pl.Series) -> list[bytes]:
     if nulls := keys.null_count():
         raise InvalidInput(f"{nulls:,} rows have no key; fill it in or leave them out.")
     texts: list[str] = keys.cast(pl.String).to_list()
-    if sort != "text":
-        mark = b"d" if sort == "date" else b"i"
+    if sort is not KeyKind.TEXT:
+        mark = b"d" if sort is KeyKind.DATE else b"i"
         return [mark + text.encode() for text in texts]
     texts = [text if text.isascii() else unicodedata.normalize("NFC", text) for text in texts]
     return [(b"i" if _DIGIT.fullmatch(text) else b"t") + text.encode() for text in texts]
@@ -82,7 +91,7 @@ def as_whole_numbers(keys: pl.Series) -> pl.Series:
     """Keys as they are handed out: whole numbers where all are, though a file without types has them as texts."""
     import polars as pl
 
-    if key_kind(keys) != "digits":
+    if key_kind(keys) is not KeyKind.DIGITS:
         return keys
     numbers = keys.cast(pl.String).cast(pl.Int64, strict=False)
     return keys if numbers.null_count() else numbers  # over 64 bits they stay texts

@@ -15,7 +15,7 @@ import numpy as np
 
 from colonnade.data import psi
 from colonnade.data.alignment import bitmap, intersect
-from colonnade.data.federation_file import FederationFile
+from colonnade.data.federation_file import AlignBy, FederationFile
 from colonnade.data.row_order import DIGEST
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.network.alignment import DECOYS
@@ -35,7 +35,7 @@ def align(each: Each, file: FederationFile, begun: str | None = None) -> tuple[s
     check_least(file)
     one = _Session(each, file, begun or secrets.token_hex(8))
     one.introduce()
-    answers = one.by_psi() if file.align == "psi" else one.by_digests()
+    answers = one.by_psi() if file.align == AlignBy.PSI else one.by_digests()
     rows = {found.rows for found in one.ask(Question.AGREED, answers).values()}
     if len(rows) != 1:
         raise ProtocolError("the parties keep different numbers of rows. Let each run `colonnade party realign`.")

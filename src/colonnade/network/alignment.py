@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from colonnade.data import psi
 from colonnade.data.alignment import Agreement, PepperShare, RowOffer, agree, bitmap, locate
+from colonnade.data.federation_file import AlignBy
 from colonnade.data.row_order import DIGEST, Places
 from colonnade.errors import PolicyRefused, ProtocolError, WireError
 from colonnade.network.party_data import PartyData
@@ -123,7 +124,7 @@ class PartyAlignment:
 
     def _begun(self) -> str | None:
         path = self.folder / BEGUN
-        return path.read_text(encoding="ascii") if self.file.align == "psi" and path.is_file() else None
+        return path.read_text(encoding="ascii") if self.file.align == AlignBy.PSI and path.is_file() else None
 
     def _may_align(self, session: str) -> None:
         """A party agrees on rows once; its operator lets it do so again (`colonnade party realign`)."""
@@ -403,7 +404,7 @@ class PartyAlignment:
 
     def agreed(self, asked: Aligning) -> Agreed:
         """Keep which rows all parties have; several alignments may have been prepared, one is kept."""
-        digests = self.file.align == "digests"
+        digests = self.file.align == AlignBy.DIGESTS
         holder = self.file.label[0]
         session, keyring, pepper, rest = self._open_session(asked, 1 if digests else 2 * (self.name != holder))
         offered = self._offer(session, pepper)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from colonnade.data.federation_file import FederationFile
+from colonnade.data.federation_file import FederationFile, SplitBy
 from colonnade.errors import InvalidInput
 from colonnade.fields import parse_json
 
@@ -45,7 +45,7 @@ class Sizes:
     def of(cls, file: FederationFile, agreed: int = 0) -> Sizes:
         """`agreed` is the number of common rows, where a key matches them."""
         members = file.members.values()
-        rows = sum(member.rows or 0 for member in members) if file.by == "rows" else file.rows or agreed
+        rows = sum(member.rows or 0 for member in members) if file.by == SplitBy.ROWS else file.rows or agreed
         return cls(len(members), sum(member.width for member in members), rows)
 
     @property

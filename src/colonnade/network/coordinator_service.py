@@ -24,9 +24,9 @@ from typing import Any
 from colonnade.data.federation_file import FederationFile
 from colonnade.errors import ColonnadeError, StoreError
 from colonnade.network.hub import Board
-from colonnade.network.job_queue import JobQueue, QueuedJob
+from colonnade.network.job_queue import JobQueue, JobState, QueuedJob
 from colonnade.network.questions import Question, pack
-from colonnade.network.run_line import RunProcess
+from colonnade.network.run_line import LastWord, RunProcess
 from colonnade.network.status_page import StatusPage, size_of
 from colonnade.privacy.events import ABORTED
 from colonnade.runtime.program import COORDINATOR
@@ -156,19 +156,21 @@ class CoordinatorService:
             self._let_go(one)
         self._note(one)
         died = f"the process of its run ended before it was over (exit code {one.code})"
-        state, why = one.desk.ending or ("again", died)
+        word, why = one.desk.ending or (LastWord.AGAIN, died)
         tries = job.troubles + 1
-        if state == "undecided":
+        if word == LastWord.UNDECIDED:
             pause = min(FIRST_PAUSE * 1.5**job.attempts, ASKED_AGAIN)
-            self.queue.again(job.name, "waiting", pause, why)
+            self.queue.again(job.name, JobState.WAITING, pause, why)
             log.info("undecided", extra={"job": job.name, "seconds": round(pause)})
-        elif state == "again" and tries <= TROUBLES:
+        elif word == LastWord.AGAIN and tries <= TROUBLES:
             pause = min(FIRST_PAUSE * 1.5**job.troubles, LONGEST_PAUSE)
-            self.queue.again(job.name, "queued", pause, why, trouble=True)
+            self.queue.again(job.name, JobState.QUEUED, pause, why, trouble=True)
             log.warning("again", extra={"job": job.name, "trouble": tries, "seconds": round(pause), "why": why})
         else:
-            if state == "again":
-                state, why = self._abort(job, "failed", f"given up after {tries} troubles; the last: {why}")
+            if word == LastWord.AGAIN:
+                state, why = self._abort(job, JobState.FAILED, f"given up after {tries} troubles; the last: {why}")
+            else:
+                state = JobState(word)
             self.queue.end(job.name, state, why)
             log.info("over", extra={"job": job.name, "state": state, "why": why})
         del self.driven[job.name]
@@ -178,11 +180,11 @@ class CoordinatorService:
         if one is not None and one.code is None:
             one.process.kill()
             self._let_go(one)
-        state, why = self._abort(job, "cancelled", "cancelled while it was under way")
+        state, why = self._abort(job, JobState.CANCELLED, "cancelled while it was under way")
         self.queue.end(job.name, state, why)
         log.info("over", extra={"job": job.name, "state": state, "why": why})
 
-    def _abort(self, job: QueuedJob, state: str, why: str) -> tuple[str, str]:
+    def _abort(self, job: QueuedJob, state: JobState, why: str) -> tuple[JobState, str]:
         """End a job's run, if it has begun one; how the job ended, which may be otherwise if the run was over."""
         with contextlib.closing(RunStore(self.store)) as store:
             found = store.run_of(job_key(job))
@@ -190,7 +192,7 @@ class CoordinatorService:
             return state, why
         run, ending = found
         if ending is not None:
-            return ("finished", "") if ending.finished else ("failed", ending.words)
+            return (JobState.FINISHED, "") if ending.finished else (JobState.FAILED, ending.words)
         abort_run(self.store, run)
         # Those that are away hear of it before the next run.
         for party in self.board.connected():

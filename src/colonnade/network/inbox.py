@@ -19,11 +19,12 @@ import hashlib
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from colonnade.errors import InvalidInput, PolicyRefused, StoreError
+from colonnade.fields import Choice
 from colonnade.network.party_run import Request, Undecided
 from colonnade.privacy.database import SharedFile
 
@@ -40,6 +41,23 @@ create table if not exists question(
 log = logging.getLogger("colonnade.network.inbox")
 
 
+class Answer(Choice):
+    """What the operator said."""
+
+    NOTHING = ""
+    YES = "yes"
+    NO = "no"
+
+
+class QuestionState(Choice):
+    """How a question stands."""
+
+    OPEN = "open"
+    APPROVED = "approved"
+    REFUSED = "refused"
+    EXPIRED = "expired"
+
+
 @dataclass(frozen=True, slots=True)
 class OpenQuestion:
     """One question as an operator sees it."""
@@ -49,7 +67,7 @@ class OpenQuestion:
     shown: str  # the terms, what would leave, and what it costs, in words
     asked: float
     until: float
-    answer: str  # "yes", "no", or nothing yet
+    answer: str  # an Answer
 
     @property
     def name(self) -> str:
@@ -57,10 +75,10 @@ class OpenQuestion:
         return f"{self.run}:{self.code}"
 
     @property
-    def state(self) -> str:
+    def state(self) -> QuestionState:
         if self.answer:
-            return {"yes": "approved", "no": "refused"}[self.answer]
-        return "open" if time.time() < self.until else "expired"
+            return QuestionState.APPROVED if self.answer == Answer.YES else QuestionState.REFUSED
+        return QuestionState.OPEN if time.time() < self.until else QuestionState.EXPIRED
 
 
 class Inbox:
@@ -86,13 +104,13 @@ class Inbox:
         with self._file.atomic(Undecided):
             query = "select digest, until, answer, answered from question where run = ?"
             known = self._db.execute(query, (asked.run,)).fetchone()
-            is_old = known is not None and known[2] == "yes" and time.time() >= known[3] + self.seconds
+            is_old = known is not None and known[2] == Answer.YES and time.time() >= known[3] + self.seconds
             if known is None or known[0] != digest or is_old:
                 self._ask(asked, digest)
                 raise Undecided
         _, until, answer, _ = known
         if answer:
-            return bool(answer == "yes")
+            return bool(answer == Answer.YES)
         if time.time() < until:
             raise Undecided
         raise PolicyRefused(
@@ -136,15 +154,15 @@ class Inbox:
             rows = self._db.execute(f"select {columns} from question order by asked").fetchall()  # noqa: S608  fixed
         for row in rows:
             self._file.check_kinds(row, [str(one.type) for one in fields(OpenQuestion)])
-            if row[-1] not in ("", "yes", "no"):
+            if row[-1] not in tuple(Answer):
                 raise StoreError(f"{self.path} is damaged: an answer is neither yes nor no. Restore a copy of it.")
         found = [OpenQuestion(*row) for row in rows]
-        return [one for one in found if every or one.state == "open"]
+        return [one for one in found if every or one.state is QuestionState.OPEN]
 
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> Mapping[str, int]:
         """How many questions there are, by state."""
         states = [one.state for one in self.questions(every=True)]
-        return {state: states.count(state) for state in ("open", "approved", "refused", "expired")}
+        return {state: states.count(state) for state in QuestionState}
 
     def answer(self, name: str, answer: bool) -> OpenQuestion:
         """Say yes or no to RUN:CODE, as it was shown; until the run has begun the operator may think again."""
@@ -162,11 +180,11 @@ class Inbox:
                     "read. It was proposed with other terms since, or the code is missing. Nothing was answered: read "
                     "`colonnade party inbox` again."
                 )
-            if known.state == "expired":
+            if known.state is QuestionState.EXPIRED:
                 raise InvalidInput(
                     f"the question about run {run} was open until {in_minutes(known.until)}, and is no more."
                 )
-            told = ("yes" if answer else "no", time.time(), run)
+            told = (Answer.YES if answer else Answer.NO, time.time(), run)
             self._db.execute("update question set answer = ?, answered = ? where run = ?", told)
             return next(one for one in self.questions(every=True) if one.run == run)
 

@@ -18,18 +18,33 @@ import hashlib
 import re
 import time
 from collections import Counter
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from colonnade.errors import InvalidInput, StoreError
+from colonnade.fields import Choice
 from colonnade.privacy.database import SharedFile
 
 MOST = 1000  # jobs that are not over
 LARGEST = 1 << 20  # bytes of a job file
-OPEN = ("queued", "waiting", "running")
-OVER = ("finished", "failed", "cancelled")
 LONGEST_WHY = 2000
+
+
+class JobState(Choice):
+    """How far a job has come."""
+
+    QUEUED = "queued"
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+OPEN = (JobState.QUEUED, JobState.WAITING, JobState.RUNNING)
+OVER = (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FORMAT = 1
@@ -53,7 +68,7 @@ class QueuedJob:
     name: str
     owner: str
     digest: str
-    state: str
+    state: JobState
     why: str
     run: str
     round: int
@@ -69,8 +84,12 @@ class QueuedJob:
     def over(self) -> bool:
         return self.state in OVER
 
+    @property
+    def finished(self) -> bool:
+        return self.state is JobState.FINISHED
 
-_KINDS = [str(one.type) for one in fields(QueuedJob)]
+
+_KINDS = ["str" if one.name == "state" else str(one.type) for one in fields(QueuedJob)]
 _COLUMNS = ", ".join(one.name for one in fields(QueuedJob))
 
 
@@ -130,7 +149,7 @@ class JobQueue:
         with self._explained():
             return self._find("true")
 
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> Mapping[str, int]:
         """How many jobs there are, by state."""
         with self._explained():
             found = dict(self._db.execute("select state, count(*) from job group by state").fetchall())
@@ -141,10 +160,10 @@ class JobQueue:
         with self._atomic():
             known = self.job(name)
             # Its run must be closed, which is the service's to do.
-            if known.state == "running" or known.run:
+            if known.state is JobState.RUNNING or known.run:
                 self._db.execute("update job set cancel = 1 where name = ? and ended is null", (name,))
             elif not known.over:
-                self._end(name, "cancelled", "cancelled before it began")
+                self._end(name, JobState.CANCELLED, "cancelled before it began")
             return self.job(name)
 
     # ------------------------------------------------------------------------ what the service does
@@ -176,14 +195,14 @@ class JobQueue:
             told = (run, round_, size, name)
             self._db.execute("update job set run = ?, round = ?, bytes = ? where name = ? and ended is null", told)
 
-    def again(self, name: str, state: str, seconds: float, why: str, *, trouble: bool = False) -> None:
+    def again(self, name: str, state: JobState, seconds: float, why: str, *, trouble: bool = False) -> None:
         """Put a job back: it is tried again after so many seconds."""
         told = (state, time.time() + seconds, why[:LONGEST_WHY], int(trouble), name)
         changed = "state = ?, not_before = ?, why = ?, troubles = troubles + ?"
         with self._explained():
             self._db.execute(f"update job set {changed} where name = ? and ended is null", told)  # noqa: S608  fixed
 
-    def end(self, name: str, state: str, why: str) -> None:
+    def end(self, name: str, state: JobState, why: str) -> None:
         """A job is over."""
         with self._explained():
             self._end(name, state, why)
@@ -193,7 +212,7 @@ class JobQueue:
         with self._explained():
             return self._find("cancel = 1 and ended is null")
 
-    def _end(self, name: str, state: str, why: str) -> None:
+    def _end(self, name: str, state: JobState, why: str) -> None:
         self._db.execute(
             "update job set state = ?, why = ?, ended = ?, text = '' where name = ? and ended is null",
             (state, why[:LONGEST_WHY], time.time(), name),
@@ -208,4 +227,4 @@ class JobQueue:
             self._file.check_kinds(row, _KINDS)
             if row[4] not in (*OPEN, *OVER):
                 raise StoreError(f"{self.path} is damaged: a job has no state that is known. Restore a copy of it.")
-        return [QueuedJob(*row) for row in found]
+        return [replace(job, state=JobState(job.state)) for job in (QueuedJob(*row) for row in found)]

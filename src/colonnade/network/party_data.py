@@ -23,7 +23,7 @@ from scipy import sparse
 from colonnade.data import row_order
 from colonnade.data.alignment import Agreement, RowOffer, offer
 from colonnade.data.federation import Federation
-from colonnade.data.federation_file import FederationFile
+from colonnade.data.federation_file import FederationFile, SplitBy
 from colonnade.data.labels import count_strange, signs_of
 from colonnade.data.notices import LabelCounts, about_columns, about_labels, about_levels, count_labels
 from colonnade.data.schema.cells import holds_numbers, is_frame
@@ -69,7 +69,7 @@ class PartyData:
         if self.file.on is not None:
             self._check_frame(self.file.on)
         else:
-            self._check_matrix((member.rows if self.file.by == "rows" else self.file.rows) or 0)
+            self._check_matrix((member.rows if self.file.by == SplitBy.ROWS else self.file.rows) or 0)
 
     def _check_frame(self, on: str) -> None:
         if not is_frame(self.table):
@@ -166,7 +166,7 @@ class PartyData:
 
     @property
     def holds_labels(self) -> bool:
-        return self.file.label[0] == self.name or self.file.by == "rows"
+        return self.file.label[0] == self.name or self.file.by == SplitBy.ROWS
 
     @property
     def labelled(self) -> bool:

@@ -35,7 +35,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from colonnade.data.federation_file import FederationFile
 from colonnade.data.text_file import LARGEST_KEY, parse_toml, placed, read_bytes, read_text
 from colonnade.errors import InvalidInput, PolicyRefused, unquoted
-from colonnade.fields import Table, Text, Wrong, check_version, must, read
+from colonnade.fields import Choice, Table, Text, Wrong, check_version, must, read
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.node_setup import known_methods
 from colonnade.network.certs import Tls, tls_in
@@ -59,9 +59,17 @@ from colonnade.privacy.accountant import epsilon, less_taken
 from colonnade.privacy.events import row_delta, row_rho
 
 _VERSION = 1
-_MODES = Literal["ask", "policy", "all", "inbox"]
 _Names = Annotated[tuple[str, ...], must("a list of names", ["PrivateGram"])]
 _Number = Annotated[float, must("a number from 0 on", 1.0, ge=0.0)]
+
+
+class Approval(Choice):
+    """Who says yes to a run."""
+
+    ASK = "ask"  # the operator, at a terminal
+    POLICY = "policy"  # [limits]
+    ALL = "all"  # nobody is asked
+    INBOX = "inbox"  # [limits], and the operator to all else
 
 
 class DataTable(Table, frozen=True):
@@ -86,7 +94,7 @@ class PartyTable(Table, frozen=True):
     models: Text | None = None
     listen: Annotated[str, must("a text, host:port", "0.0.0.0:7444")] | None = None
     metrics: Annotated[int, must("the number of a port, 65,535 at most", 9464, ge=0, le=65_535)] | None = None
-    approve: Annotated[_MODES, must(f"one of {', '.join(get_args(_MODES))}", "inbox")] = "ask"
+    approve: Annotated[Approval, must(f"one of {', '.join(Approval)}", "inbox")] = Approval.ASK
     open_hours: Annotated[float, must("a number of hours above 0, 8,784 at most", 72, gt=0.0, le=24 * 366)] = 72.0
     limits: dict[str, Any] = msgspec.field(default_factory=dict)
 
@@ -149,7 +157,7 @@ class PartyFile:
     store: Path
     key: Path
     tls: Tls
-    approve: str
+    approve: Approval
     data: Mapping[str, Any]
     limits: Limits = field(default_factory=Limits)
     metrics: int | None = None  # port of the loopback page with counters

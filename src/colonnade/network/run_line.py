@@ -7,7 +7,7 @@ pipe to the service, as msgpack (questions.py): nothing is unpickled on either s
     run      ask      a question for a party, its bytes, how far the run has come   service   answered, or why not
              lines    who is connected, and by which process                                  lines
              note     a record for the log
-             over     how it ended, in the words of the queue
+             over     how it ended, and why
 
 If the service dies, the pipe ends and the run's process with it, at once: whoever starts next takes the run up from
 its store, and two never drive one run.
@@ -32,6 +32,7 @@ from typing import Any
 from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
 from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError, WireError
+from colonnade.fields import Choice
 from colonnade.network.certs import Tls
 from colonnade.network.hub import Board, Grpc
 from colonnade.network.hub_run import HubRun
@@ -52,6 +53,15 @@ _FAILURES: dict[str, type[ColonnadeError]] = {
     "stopped": ProtocolError,
 }
 _USUAL = set(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class LastWord(Choice):
+    """How a run's process ended, as its service hears it."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    UNDECIDED = "undecided"  # an operator thinks; the run is proposed again
+    AGAIN = "again"  # for a reason that may pass
 
 
 class RunLine:
@@ -107,9 +117,9 @@ class RunLine:
     def note(self, record: Mapping[str, Any]) -> None:
         self._send("note", {"record": dict(record)}, answered=False)
 
-    def over(self, state: str, why: str, run: str) -> None:
+    def over(self, word: LastWord, why: str, run: str) -> None:
         """The last word: how the job ended, or why it must be tried again. Waits until the service has it."""
-        self._send("over", {"state": state, "why": in_utf8(why), "run": run}).result()
+        self._send("over", {"state": word, "why": in_utf8(why), "run": run}).result()
 
     def _lines(self) -> Mapping[str, tuple[bool, str | None]]:
         found: Mapping[str, tuple[bool, str | None]] = self._send("lines", {}).result().head["lines"]
@@ -211,8 +221,8 @@ class RunProcess:
         self.run = ""
         self.round = 0
         self.bytes = 0
-        # The last word of the run's process: a state, and why.
-        self.ending: tuple[str, str] | None = None
+        # The last word of the run's process, and why.
+        self.ending: tuple[LastWord, str] | None = None
         self._out: SimpleQueue[bytes | None] = SimpleQueue()
         self._threads = [
             threading.Thread(target=work, name=name, daemon=True)
@@ -277,5 +287,5 @@ class RunProcess:
 
     def _over(self, asked: Parcel) -> None:
         self.run = asked.head["run"] or self.run
-        self.ending = asked.head["state"], asked.head["why"]
+        self.ending = LastWord(asked.head["state"]), asked.head["why"]
         self._out.put(pack({"number": asked.head["number"]}))

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.data import row_order
+from colonnade.data.row_order import KeyKind
 from colonnade.errors import ColonnadeError, InvalidInput, LedgerDamaged
 from colonnade.methods.masked_scores import FRACTION, RING
 from colonnade.network.certs import Tls
@@ -113,7 +114,7 @@ class ScoreService:
         self._pairs = {name: keyring.shared(name, "score rows") for name in self.others}
         self.rows = Rows(data, approved.order, approved.store.folder)
         self._kind = data.keys.dtype
-        self._whole = row_order.key_kind(data.keys) in ("whole number", "digits")
+        self._whole = row_order.key_kind(data.keys) in (KeyKind.WHOLE, KeyKind.DIGITS)
         self._places = {key: place for place, key in enumerate(self.rows.keys)}
         self.lock = only_process(approved)
         self.quota = Quota(approved, clock)

@@ -33,7 +33,7 @@ from colonnade.network.certs import Tls
 from colonnade.network.coordinator_service import job_key
 from colonnade.network.job_queue import JobQueue, QueuedJob
 from colonnade.network.refusals import PeerUndecided
-from colonnade.network.run_line import LinedHub, PipeLog
+from colonnade.network.run_line import LastWord, LinedHub, PipeLog
 from colonnade.privacy.events import Ending
 from colonnade.runs.config import read_job
 from colonnade.runs.fit import fit_as
@@ -150,7 +150,7 @@ class Jobs:
             As it was submitted.
         """
         found = self.job(name)
-        if found.state != "finished":
+        if not found.finished:
             why = f" ({found.why})" if found.why else ""
             raise InvalidInput(f"job {name!r} is {found.state}{why}, so it has no fit.")
         return load(self.store / "fits" / f"{found.run}.json")
@@ -186,28 +186,28 @@ def drive_job(pipe: Connection, job: QueuedJob, text: str, around: Surroundings)
         hub.line.over(*_drive(job, text, fed, hub, around.store))
 
 
-def _drive(job: QueuedJob, text: str, fed: Federation, hub: LinedHub, store: Path) -> tuple[str, str, str]:
-    """A state in the words of the queue, why, and the run."""
+def _drive(job: QueuedJob, text: str, fed: Federation, hub: LinedHub, store: Path) -> tuple[LastWord, str, str]:
+    """How it ended, why, and the run."""
     if (ended := _ended(job, store)) is not None:
         return ended
     try:
         asked = read_job(text, job.name)
         fit_as(job_key(job), fed, asked.problem, asked.method, asked.privacy, hub, store)
     except PeerUndecided as undecided:
-        return "undecided", _one_line(undecided), _run(job, store)
+        return LastWord.UNDECIDED, _one_line(undecided), _run(job, store)
     except tuple(FINAL) as error:
         if isinstance(error, ProtocolError) and not _run(job, store):
             # Somebody was away when all met, and nothing was begun.
-            return "again", _one_line(error), ""
+            return LastWord.AGAIN, _one_line(error), ""
         _close(job, store)
-        return "failed", _one_line(error), _run(job, store)
+        return LastWord.FAILED, _one_line(error), _run(job, store)
     except ColonnadeError as error:
-        return "again", _one_line(error), _run(job, store)
+        return LastWord.AGAIN, _one_line(error), _run(job, store)
     except Exception as error:
         # The text of a foreign error may carry what a party sent.
         log.error("broken", extra={"job": job.name, "error": type(error).__name__})
-        return "again", f"its process failed: {type(error).__name__}", _run(job, store)
-    return "finished", "", _run(job, store)
+        return LastWord.AGAIN, f"its process failed: {type(error).__name__}", _run(job, store)
+    return LastWord.FINISHED, "", _run(job, store)
 
 
 def _found(job: QueuedJob, store: Path) -> tuple[str, Ending | None] | None:
@@ -220,13 +220,13 @@ def _run(job: QueuedJob, store: Path) -> str:
     return "" if found is None else found[0]
 
 
-def _ended(job: QueuedJob, store: Path) -> tuple[str, str, str] | None:
+def _ended(job: QueuedJob, store: Path) -> tuple[LastWord, str, str] | None:
     """How a job ended whose run was over when its process died."""
     found = _found(job, store)
     if found is None or (ending := found[1]) is None:
         return None
     run = found[0]
-    return ("finished", "", run) if ending.finished else ("failed", ending.words, run)
+    return (LastWord.FINISHED, "", run) if ending.finished else (LastWord.FAILED, ending.words, run)
 
 
 def _close(job: QueuedJob, store: Path) -> None:

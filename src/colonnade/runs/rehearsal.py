@@ -19,7 +19,7 @@ from colonnade.errors import InvalidInput
 from colonnade.methods.node_setup import Call
 from colonnade.network.aligner import check_least
 from colonnade.network.bounds import Sizes, check_call
-from colonnade.network.party_file import PartyFile
+from colonnade.network.party_file import Approval, PartyFile
 from colonnade.network.party_run import Request, check_pinned, price, request_for
 from colonnade.network.party_service import PartyService
 from colonnade.network.transport.metrics import Metrics
@@ -92,7 +92,7 @@ def rehearse(
     call = propose_call(federation, asked)
     priced = price(call, federation, service.data, service.scoring)
     request = request_for(RUN, call, priced, service.data, service.ledger.score_runs())
-    if settings.approve == "policy":
+    if settings.approve == Approval.POLICY:
         settings.limits(request)
     service.ledger.check_run(RUN, request.terms, request.plans)
     service.data.rehearse(priced.job, agreement)
