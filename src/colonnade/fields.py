@@ -65,9 +65,12 @@ class Wrong(InvalidInput):
         self.table = table
 
 
-def must(what: str, example: Any = None, **bounds: Any) -> msgspec.Meta:
-    """What a field must be, an example, and the bounds ge, gt, le, lt, pattern, min_length, max_length."""
-    return msgspec.Meta(description=what, examples=None if example is None else [example], **bounds)
+def must(what: str, example: Any = None, *, hidden: bool = False, **bounds: Any) -> msgspec.Meta:
+    """What a field must be, an example, and the bounds ge, gt, le, lt, pattern, min_length, max_length. No error shows
+    the value of one that is `hidden`."""
+    examples = None if example is None else [example]
+    extra = {"hidden": True} if hidden else None
+    return msgspec.Meta(description=what, examples=examples, extra=extra, **bounds)
 
 
 # Kinds of field that many files have; a whole number stays one.
@@ -98,7 +101,9 @@ def read(raw: Any, kind: Any, place: str = "") -> Any:
         _read_parts(raw, kind, place)
         if isinstance(rule := error.__cause__, InvalidInput):  # of several fields together
             raise Wrong(place, str(rule)) from rule
-        what = f"{_words(kind)}{_example(kind, place)}; got {_found(raw)}"
+        hidden = any(meta.extra for meta in _metas(kind))
+        found = _PLAIN.get(type(raw), "something else") if hidden else _found(raw)
+        what = f"{_words(kind)}{_example(kind, place)}; got {found}"
         raise Wrong(place, f"{'' if place else 'it '}must be {what}") from error
 
 

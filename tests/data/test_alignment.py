@@ -545,9 +545,22 @@ def test_a_record_of_another_version_or_a_damaged_one_is_refused():
     for change in damaged:
         with pytest.raises(InvalidInput):
             Agreement.from_json(json.dumps(raw | change))
-    for text in ("", "[]", "{}", "null"):
+    with pytest.raises(
+        InvalidInput, match=r"agreement: rows must be a whole number from 0 on; got 'many'\. Align again"
+    ):
+        Agreement.from_json(json.dumps(raw | {"rows": "many"}))
+    for text in ("", "[]", "{}", "null", "[" * 100_000):
         with pytest.raises(InvalidInput, match="not a stored agreement"):
             Agreement.from_json(text)
+
+
+@pytest.mark.parametrize("name", ["pepper", "column", "bits"])
+def test_what_is_secret_of_a_record_is_not_shown_where_it_is_damaged(name):
+    raw = json.loads(agreements(TABLES)[1]["bank"].to_json())
+    for damaged in (raw[name][:-1] + "?", [raw[name]], {"a": raw[name]}):
+        with pytest.raises(InvalidInput, match=f"agreement: {name} must be ") as refused:
+            Agreement.from_json(json.dumps(raw | {name: damaged}))
+        assert raw[name][:8] not in str(refused.value)
 
 
 def test_a_party_agrees_under_its_own_name_only():

@@ -438,6 +438,10 @@ def test_with_certificates_a_name_is_who_asks_and_no_name_is_this_machine(tmp_pa
         (b'{"key": 40, "id": 7}', 400),
         (b'{"key": 40, "row": 1}', 400),
         (b'{"key": 40, "id": ""}', 400),
+        (b'{"key": 40, "id": null}', 400),
+        (b'{"id": "a"}', 400),
+        (b'{"key": "\\ud800"}', 400),
+        (b"[" * 100_000, 400),
         (json.dumps({"key": 40, "id": "x" * 201}).encode(), 400),
         (json.dumps({"keys": [3] * 1001}).encode(), 400),
         (b'{"key": 999}', 404),
@@ -450,6 +454,20 @@ def test_a_request_that_gets_no_score_says_why(wired, body, status):
     assert found.status == status
     assert "refused" in json.loads(found.body)
     assert wired.service.quota.left() == left - (status in (403, 404))  # a key that was tried counts
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"keys": 3}', "request.keys must be a list of 1 to 1,000 keys, as in keys = [4711, 4712]; got 3; write {"),
+        (b'{"key": 40, "id": 7}', 'request.id must be a text of 1 to 200 letters, as in id = "a-17"; got 7; write {'),
+        (b'{"id": "a"}', "request needs key, a key of the table, as in key = 4711; write {"),
+        (b'{"key": 1, "keys": [1]}', "request.key is unknown"),
+        (b"half of a requ", 'this is no JSON: write {"key"'),
+    ],
+)
+def test_a_request_of_another_form_is_told_which_field_is_wrong_and_how_it_is_written(wired, body, why):
+    assert why in json.loads(wired.post(body).body)["why"]
 
 
 def test_an_order_that_was_aborted_at_a_party_releases_nothing_more(wired):

@@ -27,7 +27,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from colonnade.data import row_order
 from colonnade.data.row_order import DIGEST, SECRET, Digests, KeyKind, Places, as_words, checked_secret
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
+from colonnade.fields import Count, Table, Text, must, parse_json, read
 from colonnade.privacy.keyring import Keyring, derive
 
 if TYPE_CHECKING:
@@ -193,6 +194,22 @@ def locate(offered: RowOffer, common: Digests) -> Places:
     return places.astype(np.int64)
 
 
+_Key = Annotated[str, must("64 hexadecimal digits", hidden=True, pattern=r"^[0-9a-f]{64}\Z")]
+
+
+class AgreementTable(Table, frozen=True):
+    """An agreement as a party stores it."""
+
+    version: int
+    session: Text
+    party: Text
+    parties: Annotated[list[Text], must("a list of names", ["clinic", "bank"])]
+    pepper: _Key
+    column: _Key
+    bits: Annotated[bytes, must("bits in base64, one a digest", hidden=True)]
+    rows: Count
+
+
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """What a party keeps of an alignment: the pepper, and which of its digests are common to all.
@@ -272,18 +289,17 @@ class Agreement:
     def from_json(cls, text: str) -> Agreement:
         """The record as it was stored; anything else is refused."""
         try:
-            raw = json.loads(text)
-            if raw.pop("version") != _VERSION:
-                reads = f"this Colonnade reads version {_VERSION}. Make a new one with `colonnade party realign`."
-                raise InvalidInput(f"an agreement of another version; {reads}")
-            raw |= {"pepper": checked_secret(bytes.fromhex(raw["pepper"])), "column": bytes.fromhex(raw["column"])}
-            raw |= {"bits": base64.b64decode(raw["bits"], validate=True), "parties": tuple(raw["parties"])}
-            found = cls(**raw)
-            marked = int.from_bytes(found.bits, "little").bit_count()
-        except InvalidInput:
-            raise
-        except (ValueError, KeyError, TypeError, AttributeError) as error:  # binascii.Error is a ValueError
-            raise InvalidInput("this is not a stored agreement. Align again, or restore the file.") from error
+            raw = parse_json(text)
+            if isinstance(raw, dict) and raw.get("version", _VERSION) != _VERSION:
+                reads = f"this Colonnade reads version {_VERSION}. Make a new one with `colonnade party realign`"
+                raise InvalidInput(f"it is of another version; {reads}")
+            said: AgreementTable = read(raw, AgreementTable)
+        except (ValueError, RecursionError) as error:
+            why = str(error) if isinstance(error, InvalidInput) else "it is no JSON"
+            raise InvalidInput(f"this is not a stored agreement: {why}. Align again, or restore the file.") from error
+        keys = {"pepper": bytes.fromhex(said.pepper), "column": bytes.fromhex(said.column)}
+        found = cls(said.session, said.party, tuple(said.parties), bits=said.bits, rows=said.rows, **keys)
+        marked = int.from_bytes(found.bits, "little").bit_count()
         if marked != found.rows or found.party not in found.parties:
             raise InvalidInput("this agreement was damaged. Align again, or restore the file.")
         return found

@@ -22,13 +22,14 @@ from functools import cache, lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade import problem
 from colonnade.errors import InvalidInput
+from colonnade.fields import Finite, Table, must, parse_json, read
 from colonnade.kernels.curves import DEEPEST
 from colonnade.methods.look import Look
 from colonnade.methods.masked_scores import MaskedScores
@@ -51,6 +52,26 @@ AnyMethod = Method | GraphMethod | MaskedScores | Look
 Nodes = tuple[NodeId, ...]
 
 
+_Value = Annotated[dict[str, Any], must("a value of colonnade", {"type": "PrivateGram"})]
+
+
+class CallTable(Table, frozen=True):
+    """A call as it travels."""
+
+    method: _Value
+    problem: _Value
+    privacy: _Value | None
+    noise: Annotated[int, must("the seed of a rehearsal, a whole number", 7, ge=0)] | None
+
+
+class ScoresTable(Table, frozen=True):
+    """Scores by a model, as a call has them in place of a method."""
+
+    scores: str
+    intercept: Finite
+    curves: Annotated[int, must(f"a depth, 0 to {DEEPEST}", 3, ge=0, le=DEEPEST)]
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """What a user asked for, as parties elsewhere are told it."""
@@ -68,11 +89,11 @@ class Call:
     @classmethod
     def from_json(cls, text: str | bytes) -> Call:
         try:
-            raw = json.loads(text)
-            parts = {name: from_plain(raw[name], name) for name in ("problem", "privacy")}
-            parts["method"] = _method_in(raw["method"])
-            noise = None if raw["noise"] is None else SeededNoise(int(raw["noise"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            said: CallTable = read(parse_json(text), CallTable, "call")
+            parts = {name: from_plain(getattr(said, name), name) for name in ("problem", "privacy")}
+            parts["method"] = _method_in(said.method)
+            noise = None if said.noise is None else SeededNoise(said.noise)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, InvalidInput):
                 raise
             raise InvalidInput("the coordinator proposes no job that this version of colonnade knows.") from error
@@ -94,13 +115,8 @@ def _method_out(method: AnyMethod) -> Any:
 
 def _method_in(raw: Any) -> Any:
     if isinstance(raw, dict) and "scores" in raw:
-        if raw.keys() != {"scores", "intercept", "curves"} or not isinstance(raw["scores"], str):
-            raise ValueError("scores name a model, its intercept and its curves")
-        if raw["curves"] not in range(DEEPEST + 1):
-            raise ValueError(f"curves have a depth from 0 to {DEEPEST}")
-        if not np.isfinite(intercept := float(raw["intercept"])):
-            raise ValueError("an intercept is a number")
-        return MaskedScores(raw["scores"], intercept, curves=int(raw["curves"]))
+        said: ScoresTable = read(raw, ScoresTable, "method")
+        return MaskedScores(said.scores, float(said.intercept), curves=said.curves)
     return from_plain(raw, "method")
 
 

@@ -25,13 +25,14 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 from colonnade.data import row_order
 from colonnade.data.row_order import KeyKind
 from colonnade.errors import ColonnadeError, InvalidInput, LedgerDamaged
+from colonnade.fields import Table, must, parse_json, read
 from colonnade.methods.masked_scores import FRACTION, RING
 from colonnade.network.certs import Tls
 from colonnade.network.party_data import PartyData
@@ -64,6 +65,21 @@ BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, PATIENCE)  # sec
 _REFUSED = {"no_row": 404, "training": 403, "quota": 429, "ended": 410}
 
 log = logging.getLogger("colonnade.network.score_service")
+_Id = Annotated[str, must("a text of 1 to 200 letters", "a-17", min_length=1, max_length=200)]
+
+
+class OneKey(Table, frozen=True):
+    """A request for one score."""
+
+    key: Annotated[Any, must("a key of the table", 4711)]
+    id: _Id = ""  # nothing: it comes once
+
+
+class ManyKeys(Table, frozen=True):
+    """A request for several scores."""
+
+    keys: Annotated[list[Any], must(f"a list of 1 to {ROWS:,} keys", [4711, 4712], min_length=1, max_length=ROWS)]
+    id: _Id = ""
 
 
 class Unanswered(Exception):  # not an error of ours: what a request is answered with
@@ -171,11 +187,11 @@ class ScoreService:
         return asker
 
     def _once(self, asker: str, body: bytes) -> Answered:
-        raw = _read(body)
+        asked = _read(body)
         digest = hashlib.sha256(body).digest()
-        name = raw.get("id")
-        if name is None:
-            return self._score(asker, raw)
+        name = asked.id
+        if not name:
+            return self._score(asker, asked)
         with self._lock:
             kept = self._replies.get((asker, name))
             if kept is None:
@@ -188,7 +204,7 @@ class ScoreService:
             self._count("repeated")
             return kept[1]
         try:
-            found = self._score(asker, raw)
+            found = self._score(asker, asked)
             with self._lock:
                 self._replies[asker, name] = digest, found
                 while len(self._replies) > KEPT:
@@ -198,14 +214,13 @@ class ScoreService:
             with self._lock:
                 self._going.discard((asker, name))
 
-    def _score(self, asker: str, raw: Mapping[str, Any]) -> Answered:
-        keys = raw["keys"] if "keys" in raw else [raw["key"]]
-        words = self._words(keys)
+    def _score(self, asker: str, asked: OneKey | ManyKeys) -> Answered:
+        words = self._words(asked.keys if isinstance(asked, ManyKeys) else [asked.key])
         found, model = self._scores(asker, words)
         lines = [{"key": self._shown(word), **line} for word, line in zip(words, found, strict=True)]
         missing = list(self.order.fallbacks[model - 1].without) if model else []
         about = {"model": self.order.model, "fallback": bool(missing), "without": missing}
-        if "keys" in raw:
+        if isinstance(asked, ManyKeys):
             return Answered(200, json.dumps({"scores": lines, **about}).encode())
         (line,) = lines
         status = _REFUSED.get(line.get("refused", ""), 503) if "refused" in line else 200
@@ -423,21 +438,19 @@ class ScoreService:
         return [shown]
 
 
-def _read(body: bytes) -> dict[str, Any]:
+def _read(body: bytes) -> OneKey | ManyKeys:
     """A request, or 400 with what is wrong."""
     form = 'write {"key": ...} or {"keys": [...]}, and "id": "..." if it may come again'
     try:
-        raw = json.loads(body)
+        raw = parse_json(body)
     except (ValueError, RecursionError) as error:
-        raise Unanswered(400, "body", form) from error
-    many = isinstance(raw, dict) and isinstance(raw.get("keys"), list)
-    if not isinstance(raw, dict) or set(raw) - {"id"} not in ({"key"}, {"keys"}) or ("keys" in raw and not many):
-        raise Unanswered(400, "body", form)
-    if "id" in raw and not (isinstance(raw["id"], str) and 0 < len(raw["id"]) <= 200):
-        raise Unanswered(400, "body", form)
-    if many and not 1 <= len(raw["keys"]) <= ROWS:
-        raise Unanswered(400, "rows", f"a request has 1 to {ROWS:,} keys")
-    return raw
+        raise Unanswered(400, "body", f"this is no JSON: {form}") from error
+    many = isinstance(raw, dict) and "keys" in raw
+    try:
+        asked: OneKey | ManyKeys = read(raw, ManyKeys if many else OneKey, "request")
+    except InvalidInput as error:
+        raise Unanswered(400, "body", f"{error}; {form}") from error
+    return asked
 
 
 # ------------------------------------------------------------------------------------ the lines

@@ -24,7 +24,7 @@ from colonnade.data.schema.cells import Gaps, Missing
 from colonnade.data.schema.column import Column, features_of, indicator
 from colonnade.data.schema.columns import Categorical, Date, Numeric
 from colonnade.data.schema.infer import look
-from colonnade.data.schema.table import Encoded, Schema
+from colonnade.data.schema.table import Encoded, Schema, Source
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.curves import DEEPEST
 from colonnade.kernels.histograms import Range
