@@ -38,7 +38,7 @@ from colonnade.model.job import Job
 from colonnade.privacy.statement import not_private
 from colonnade.problem.inference import score_noise
 from colonnade.runs.inference import Inference
-from colonnade.runs.release import Release, ReleasedColumn, columns_of
+from colonnade.runs.release import ColumnKind, Release, ReleasedColumn, columns_of
 
 POPULATION, BLOCK = 100_000, 20
 NUMBERS, CLASSES = co.Problem(co.LeastSquares(), intercept=True), co.Problem(co.Logistic(), intercept=True)
@@ -197,7 +197,7 @@ class Cell:
             columns += columns_of(party, name, range(len(party.features)))
         return Release(
             *(matrix, np.zeros_like(self.noise), self.rows, tuple(columns)),
-            label=ReleasedColumn("label", "b", "label", -1, "classes" if classes else "number"),
+            label=ReleasedColumn("label", "b", "label", -1, ColumnKind.CLASSES if classes else ColumnKind.NUMBER),
             reach=1.0 if classes else 4.0,
             rule=self.rule.name,
             cross="secure",

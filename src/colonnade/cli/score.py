@@ -337,12 +337,12 @@ def trail(
         from colonnade.network.party_file import PartyFile
         from colonnade.network.score_order import Order
         from colonnade.network.score_parts import read_trail
+        from colonnade.runs.budgets import Form, read_form
 
-        if form not in ("csv", "json"):
-            raise co.InvalidInput(f"cannot export as {form!r}; choose csv or json.")
+        written = read_form(form)
         settings = PartyFile.load(file)
         lines = read_trail(settings.store, Order.load(order), settings.name)
-        text = json.dumps(lines, indent=1) if as_json or form == "json" else None
+        text = json.dumps(lines, indent=1) if as_json or written is Form.JSON else None
         if text is None:
             out = io.StringIO()
             writer = csv.DictWriter(out, ["day", "asker", "number", "model", "outcome", "row"])

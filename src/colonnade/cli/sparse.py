@@ -11,15 +11,23 @@ import typer
 import colonnade as co
 from colonnade.cli import options
 from colonnade.cli.terminal import answer, check_free, explained, lined, on_screen, write_text
+from colonnade.fields import Choice
 from colonnade.privacy.events import shown
 
 STOPPED = "interrupted; no model was written. The same command begins again; what a ledger was charged stays charged."
 
 
+class Task(Choice):
+    """What is learnt of a label."""
+
+    CLASSIFY = "classify"
+    REGRESS = "regress"
+
+
 def sparse(
     data: Annotated[Path, typer.Argument(metavar="FILE", help="Svmlight/libsvm, .npz (scipy sparse), CSV or Parquet.")],
     label: Annotated[str | None, typer.Option(help="The label's column, or the .npy file of labels (.npz).")] = None,
-    task: Annotated[str, typer.Option(help="classify or regress.")] = "classify",
+    task: Annotated[str, typer.Option(help="classify or regress.")] = Task.CLASSIFY.value,
     radius: Annotated[float, typer.Option(help="Bound of the sum of the coefficients' sizes.")] = 50.0,
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds; by default from the gap or the budget.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Fit with differential privacy at this epsilon.")] = None,
@@ -54,7 +62,7 @@ def sparse(
         from colonnade.runs.progress import progress_bar
         from colonnade.views.page import check_target
 
-        if task not in ("classify", "regress"):
+        if task not in tuple(Task):
             raise co.InvalidInput(f"--task {task} is not known; choose classify or regress")
         target = check_target(output)
         cost = "" if epsilon is None else f"Another fit would cost epsilon {shown(epsilon)} once more."
@@ -73,7 +81,7 @@ def sparse(
         known_classes = None if classes is None else _numbers(classes)
         ends: Any = None if label_range is None else tuple(_numbers(label_range))
         estimator: Any = co.SparseClassifier(classes=known_classes, **settings)
-        if task == "regress":
+        if task == Task.REGRESS:
             estimator = co.SparseRegressor(label_bound=label_bound, label_range=ends, **settings)
         with progress_bar(on_screen(quiet or as_json), "reading, percent", 100) as show:
 

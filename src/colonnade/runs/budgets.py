@@ -17,6 +17,7 @@ from typing import Any
 
 from colonnade.data.text_file import safe_cell
 from colonnade.errors import InvalidInput, LedgerDamaged
+from colonnade.fields import Choice
 from colonnade.privacy.accountant import Budget, epsilon, less_taken, rho_for
 from colonnade.privacy.events import Ending, Event, Policy, shown, with_delta
 from colonnade.privacy.ledger import Entry, Ledger, prices_of_runs
@@ -197,25 +198,39 @@ def spending(store: str | Path, party: str) -> list[tuple[str, float]]:
     return curve
 
 
-TABLES = ("releases", "runs", "owner")
+class Form(Choice):
+    """How a table is written."""
+
+    CSV = "csv"
+    JSON = "json"
 
 
-def export_table(store: str | Path, party: str, form: str, table: str = "releases") -> str:
-    """A table of a party's ledger as CSV or JSON, every row of it checked: facts only, no released values.
+class LedgerTable(Choice):
+    """A table of a ledger."""
 
-    table  releases: every one, with its price. runs: terms, what was reserved, how it ended, what it counts for.
-           owner: limits, new periods, ledgers that were replaced.
-    """
-    if form not in ("csv", "json"):
-        raise InvalidInput(f"cannot export as {form!r}; choose csv or json.")
-    if table not in TABLES:
-        raise InvalidInput(f"a ledger has no table {table!r}; choose {', '.join(TABLES)}.")
+    RELEASES = "releases"  # every one, with its price
+    RUNS = "runs"  # terms, what was reserved, how it ended, what it counts for
+    OWNER = "owner"  # limits, new periods, ledgers that were replaced
+
+
+def read_form(word: str) -> Form:
+    """How a table is to be written, as somebody asks for it."""
+    if word not in tuple(Form):
+        raise InvalidInput(f"cannot export as {word!r}; choose csv or json.")
+    return Form(word)
+
+
+def export_table(store: str | Path, party: str, form: str, table: str = LedgerTable.RELEASES) -> str:
+    """A table of a party's ledger as CSV or JSON, every row of it checked: facts only, no released values."""
+    written = read_form(form)
+    if table not in tuple(LedgerTable):
+        raise InvalidInput(f"a ledger has no table {table!r}; choose {', '.join(LedgerTable)}.")
     with open_ledger(store, party) as ledger:
-        if table == "releases":
+        if table == LedgerTable.RELEASES:
             lines = [_plain(entry) for entry in ledger.entries()]
         else:
-            lines = _run_lines(ledger) if table == "runs" else _owner_lines(ledger)
-    if form == "json":
+            lines = _run_lines(ledger) if table == LedgerTable.RUNS else _owner_lines(ledger)
+    if written is Form.JSON:
         return json.dumps(lines, indent=1)
     out = io.StringIO()
     writer = csv.DictWriter(out, list(dict.fromkeys(name for line in lines for name in line)) or ["run"])

@@ -26,7 +26,7 @@ from colonnade.kernels.arrays import Floats, Indices
 from colonnade.methods.gram.plan import Cross
 from colonnade.methods.gram.rule import RuleName
 from colonnade.runs.effects import Effect, is_number
-from colonnade.runs.release import Release
+from colonnade.runs.release import ColumnKind, Release
 
 CLEAR = 2.0  # sds of its noise that a count must exceed
 CELLS = 512  # of a number's range, in which its distribution is summed
@@ -69,7 +69,7 @@ def class_sums(release: Release | None) -> ClassSums | str:
     """The sums by class of a release, or why there are none."""
     if release is None:
         return "this fit has no release: its method releases no Gram matrix"
-    if release.label.kind != "classes":
+    if release.label.kind != ColumnKind.CLASSES:
         return "the labels are no classes"
     size = len(release.columns)
     rows = release.rows

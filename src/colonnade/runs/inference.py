@@ -15,7 +15,7 @@ from colonnade.kernels import curves
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.events import shown
 from colonnade.problem.inference import DETERMINED, WEAK, Intervals, LinearModel, Share, Test, TwoValues, holm
-from colonnade.runs.release import Release, ReleasedColumn
+from colonnade.runs.release import TWO_VALUES, ColumnKind, Release, ReleasedColumn, Units
 from colonnade.views.model import CoefficientRow, InferenceFacts, as_html, as_text, figure_of, probability
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def check_choices(drop: object, adjust: object, units: object) -> None:
     for name, given, known in (
         ("drop", drop, ("auto", None)),
         ("adjust", adjust, ("holm", None)),
-        ("units", units, ("data", "encoded")),
+        ("units", units, tuple(Units)),
     ):
         if given not in known:
             raise InvalidInput(f"{name}={given!r} is not known; choose {' or '.join(map(repr, known))}.", name)
@@ -90,12 +90,13 @@ class Inference:
     @property
     def _two(self) -> TwoValues | None:
         """How residuals of classes, levels and flags spread; without noise errors are the classical ones."""
-        if self._aim.kind not in ("classes", "level", "flag"):
+        if self._aim.kind not in (ColumnKind.CLASSES, *TWO_VALUES):
             return None
         lists: dict[tuple[str, int], int] = {}
-        at = [lists.setdefault((c.party, c.block), len(lists)) if c.kind == "level" else -1 for c in self._columns]
-        flags = np.array([c.kind in ("level", "flag") for c in self._columns], bool)
-        return TwoValues(-1.0 if self._aim.kind == "classes" else 0.0, 1.0, flags, np.array(at, np.int64))
+        level = ColumnKind.LEVEL
+        at = [lists.setdefault((c.party, c.block), len(lists)) if c.kind == level else -1 for c in self._columns]
+        flags = np.array([c.kind in TWO_VALUES for c in self._columns], bool)
+        return TwoValues(-1.0 if self._aim.kind == ColumnKind.CLASSES else 0.0, 1.0, flags, np.array(at, np.int64))
 
     # ------------------------------------------------------------------------ units
 
@@ -112,7 +113,7 @@ class Inference:
     def _to_data(self) -> tuple[Floats, Floats]:
         """H and h with (slopes, constant) = H·β + h in the units that were asked for."""
         size = len(self.kept) + 1
-        if self.units == "encoded":
+        if self.units == Units.ENCODED:
             return np.eye(size), np.zeros(size)
         units, middles = (np.array([getattr(c, name) for c in self._columns]) for name in ("unit", "middle"))
         H = np.diag(self._aim.unit / np.append(units, 1.0))
@@ -295,10 +296,10 @@ class Inference:
         every = self.release.columns
         own = min(self.release.find(column)[0], len(every) - 1)
         alike = [k for k, c in enumerate(every) if (c.party, c.source) == (every[own].party, every[own].source)]
-        value = next((k for k in alike if every[k].kind == "number" and k in self.kept), None)
+        value = next((k for k in alike if every[k].kind == ColumnKind.NUMBER and k in self.kept), None)
         if value is None:
             raise InvalidInput(f"{column!r} is no number of this model. It has {', '.join(self.names)}.")
-        hats = [k for k in alike if every[k].kind == "part"]
+        hats = [k for k in alike if every[k].kind == ColumnKind.PART]
         depth = (len(hats) + 1).bit_length() - 1
         middle = every[value].middle
         unit = every[value].unit
@@ -311,7 +312,7 @@ class Inference:
             if k in self.kept:
                 rows[:, self.kept.index(k)] = bends[:, j]
         found = self.model.intervals(rows, self.level, tests=values.size if self.simultaneous else 1)
-        scale = self._aim.unit if self.units == "data" else 1.0
+        scale = self._aim.unit if self.units == Units.DATA else 1.0
         parts = {"effect": found.estimate, "low": found.low, "high": found.high}
         return pl.DataFrame({"value": values, **{name: scale * part for name, part in parts.items()}})
 
@@ -328,7 +329,7 @@ class Inference:
         row = self._rows([slopes])[0][:-1]
         columns = self._columns
         aim = self._aim
-        if self.units == "encoded":
+        if self.units == Units.ENCODED:
             return self.model.anderson_rubin(row, constant)
         beta = row * np.array([c.unit for c in columns]) / aim.unit
         level = None
@@ -354,7 +355,8 @@ class Inference:
     @property
     def _across(self) -> Floats:
         """How far each column reaches, in the units of its coefficient; nothing for the constant."""
-        far = [(c.unit if self.units == "data" else 1.0) * (2.0 if c.kind == "number" else 1.0) for c in self._columns]
+        units = [c.unit if self.units == Units.DATA else 1.0 for c in self._columns]
+        far = np.array(units) * [(2.0 if c.kind == ColumnKind.NUMBER else 1.0) for c in self._columns]
         return np.append(far, 0.0)
 
     # ------------------------------------------------------------------------ what is said
@@ -410,8 +412,8 @@ class Inference:
             lines.append(f"Compared with: {', '.join(self.references.values())}")
         if self.target == len(release.columns) and release.penalised:
             lines.append("The fit has a penalty or a set; this is the model without it")
-        if self._aim.kind in ("classes", "level", "flag"):
-            what = "differences in probability" if self.units == "data" else "differences of labels −1 and 1"
+        if self._aim.kind in (ColumnKind.CLASSES, *TWO_VALUES):
+            what = "differences in probability" if self.units == Units.DATA else "differences of labels −1 and 1"
             lines.append(f"Coefficients are {what}, not odds ratios")
         return tuple(lines)
 
@@ -457,7 +459,7 @@ def _p(value: float) -> str:
 
 
 def _capped(release: Release) -> str:
-    if release.label.kind == "classes" or not release.noisy:  # labels of an exact run are as they are
+    if release.label.kind == ColumnKind.CLASSES or not release.noisy:  # labels of an exact run are as they are
         return ""
     low, high = (figure_of(release.label.middle + s * release.reach) for s in (-1.0, 1.0))
     return f" capped to [{low}, {high}]"

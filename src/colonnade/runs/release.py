@@ -19,8 +19,9 @@ import numpy as np
 
 from colonnade.data.federation import Federation
 from colonnade.data.party import Party
+from colonnade.data.schema.column import Feature
 from colonnade.errors import InvalidInput
-from colonnade.fields import Finite, Positive
+from colonnade.fields import Choice, Finite, Positive
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram.plan import Cross
 from colonnade.methods.gram.rule import RuleName
@@ -35,8 +36,33 @@ if TYPE_CHECKING:
     from colonnade.runs.inference import Inference
     from colonnade.runs.release_tables import Selection
 
-Kind = Literal["number", "level", "flag", "part", "classes"]
-KINDS = {"number": "number", "level": "level", "flag": "yes or no", "part": "part of a curve", "classes": "classes"}
+
+class ColumnKind(Choice):
+    """What a released column stands for."""
+
+    NUMBER = "number"
+    LEVEL = "level"  # one of a list of levels
+    FLAG = "flag"  # 0 or 1
+    PART = "part"  # a hat of a number's curve
+    CLASSES = "classes"
+
+
+class Units(Choice):
+    """In what coefficients are told."""
+
+    DATA = "data"  # per unit of the declared columns
+    ENCODED = "encoded"  # as coefficients of a fit are
+
+
+class Criterion(Choice):
+    """By what a model is chosen."""
+
+    CP = "cp"  # the expected squared error
+    BIC = "bic"  # fewer coefficients: log n for each instead of 2
+
+
+KINDS = {kind: kind.value for kind in ColumnKind} | {ColumnKind.FLAG: "yes or no", ColumnKind.PART: "part of a curve"}
+TWO_VALUES = (ColumnKind.LEVEL, ColumnKind.FLAG)
 LEAST_STEPS = 10.0  # sd of the noise in squared steps: with less, rounding to steps is no longer hidden by it
 NONE = "no intervals or tests from this release"
 AGAIN = "Fit again with method=co.PrivateGram(purpose='inference')"
@@ -50,7 +76,7 @@ class ReleasedColumn:
     party: str
     source: str  # the declared column that it was made of
     block: int  # features of one party with the same number belong together: levels, or a number and its curve
-    kind: Kind  # "level": one of a list of levels; "flag": 0 or 1; "part": a hat of a number's curve
+    kind: ColumnKind
     middle: Finite = 0.0
     unit: Positive = 1.0
 
@@ -62,21 +88,27 @@ def columns_of(party: Party, name: str, kept: Iterable[int]) -> list[ReleasedCol
     """Those columns of a party that are among `kept`, from its public schema; of a plain matrix nothing but names."""
     places = [k for k in kept if 0 <= k < len(party.features)]
     if party.schema is None:
-        return [ReleasedColumn(own := str(party.features[k]), name, own, k, "number") for k in places]
+        return [ReleasedColumn(own := str(party.features[k]), name, own, k, ColumnKind.NUMBER) for k in places]
     found: list[ReleasedColumn] = []
     block = 0
     for column in party.schema.columns:
         for number, group in enumerate(column.groups()):
             levels = column.levels_of(number)
             for feature in group:
-                kind: Kind = "level" if levels else "flag" if feature.binary else "number"
-                scale = (0.0, 1.0)
-                # Beside a number stand the hats of its curve.
-                if kind == "number":
-                    kind, scale = ("number", column.scaling()) if feature.name == column.name else ("part", scale)
+                kind = _kind_of(feature, among_levels=bool(levels), is_number=feature.name == column.name)
+                scale = column.scaling() if kind is ColumnKind.NUMBER else (0.0, 1.0)
                 found.append(ReleasedColumn(feature.name, name, column.name, block, kind, *scale))
             block += 1
     return [found[k] for k in places]
+
+
+def _kind_of(feature: Feature, *, among_levels: bool, is_number: bool) -> ColumnKind:
+    if among_levels:
+        return ColumnKind.LEVEL
+    if feature.binary:
+        return ColumnKind.FLAG
+    # Beside a number stand the hats of its curve.
+    return ColumnKind.NUMBER if is_number else ColumnKind.PART
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,11 +247,11 @@ class Release:
         for k in places:
             own = self._all[k]
             hats = list[int]()
-            if own.kind == "number":
+            if own.kind == ColumnKind.NUMBER:
                 hats = [
                     j
                     for j, one in enumerate(self.columns)
-                    if (one.party, one.source, one.kind) == (own.party, own.source, "part")
+                    if (one.party, one.source, one.kind) == (own.party, own.source, ColumnKind.PART)
                 ]
             found += [j for j in (k, *hats) if j not in found]
         return found
@@ -301,7 +333,7 @@ class Release:
                 f"no counts from this release: {how}, and no sums of whole rows were released. Fit again without "
                 "row_norm, so that what the schemas prove holds, with co.PrivateGram(cross='secure')."
             )
-        return {str(c): float(sums[k]) for k, c in enumerate(self.columns) if c.kind in ("level", "flag")}
+        return {str(c): float(sums[k]) for k, c in enumerate(self.columns) if c.kind in TWO_VALUES}
 
     # ------------------------------------------------------------------------ models
 
@@ -316,7 +348,7 @@ class Release:
         robust: float = 1.0,
         adjust: Literal["holm"] | None = "holm",
         simultaneous: bool = False,
-        units: Literal["data", "encoded"] = "data",
+        units: str = Units.DATA,
         references: Mapping[str, str] | None = None,
     ) -> Inference:
         """A linear model of any column by any others, with intervals and tests; it costs nothing.
@@ -408,13 +440,14 @@ class Release:
         """By declared column, the level to leave out: all of them together with the constant say one thing twice."""
         groups: dict[tuple[str, int], list[int]] = {}
         for k in chosen:
-            if self._all[k].kind == "level":
+            if self._all[k].kind == ColumnKind.LEVEL:
                 groups.setdefault((self._all[k].party, self._all[k].block), []).append(k)
         wanted = {k for name in asked.values() for k in self.find(name)}
         sums = self.matrix[:, len(self.columns)]
         found = dict[str, int]()
         for (party, block), inside in groups.items():
-            whole = [k for k, c in enumerate(self.columns) if (c.party, c.block, c.kind) == (party, block, "level")]
+            level = (party, block, ColumnKind.LEVEL)
+            whole = [k for k, c in enumerate(self.columns) if (c.party, c.block, c.kind) == level]
             if len(inside) < len(whole):
                 # The levels that were not named are what is compared with.
                 continue
@@ -489,7 +522,7 @@ class Release:
         on: Iterable[str] | None = None,
         *,
         candidates: Sequence[Any] | None = None,
-        criterion: Literal["cp", "bic"] = "cp",
+        criterion: str = Criterion.CP,
     ) -> Selection:
         """Which penalty, or which set of columns, predicts other rows best, the noise counted in.
 
@@ -549,11 +582,12 @@ def release_of(
         before += len(party.features)
     classes = job.problem.loss.classifies
     label = federation.label_column or "label"
+    kind = ColumnKind.CLASSES if classes else ColumnKind.NUMBER
     # Of classes: whether it is the positive one.
     scale = (0.5, 0.5) if classes else (middle, 1.0)
     return Release(
         *(gram.matrix, gram.noise, job.roster.rows, tuple(columns)),
-        label=ReleasedColumn(label, federation.label, label, -1, "classes" if classes else "number", *scale),
+        label=ReleasedColumn(label, federation.label, label, -1, kind, *scale),
         reach=1.0 if classes or job.privacy is None else float(job.privacy.label_reach or 1.0),
         rule=gram.rule,
         cross=gram.cross,

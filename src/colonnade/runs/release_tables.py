@@ -15,7 +15,7 @@ from colonnade.problem import ElasticNet, Lasso, Ridge
 from colonnade.problem.inference import DETERMINED
 from colonnade.problem.second_moments import choose_model, components, correlations, odds_ratio
 from colonnade.runs.inference import CONSTANT, Inference
-from colonnade.runs.release import Release
+from colonnade.runs.release import TWO_VALUES, ColumnKind, Criterion, Release
 
 if TYPE_CHECKING:
     import polars as pl
@@ -95,9 +95,9 @@ def pca(release: Release, columns: Iterable[str] | None, level: float) -> pl.Dat
 
 def crude_odds(release: Release, columns: Iterable[str] | None, level: float) -> pl.DataFrame:
     release.check()
-    if release.label.kind != "classes":
+    if release.label.kind != ColumnKind.CLASSES:
         raise InvalidInput(f"odds are of classes, and {str(release.label)!r} is a number: regress it instead.")
-    every = [k for k, column in enumerate(release.columns) if column.kind in ("level", "flag")]
+    every = [k for k, column in enumerate(release.columns) if column.kind in TWO_VALUES]
     places = every if columns is None else release.find(columns)
     if wrong := [release.names[k] for k in places if k not in every]:
         raise InvalidInput(f"{wrong[0]!r} is no yes-or-no column: declare it co.Binary or co.Categorical.")
@@ -141,7 +141,7 @@ def select(
 ) -> Selection:
     import polars as pl
 
-    if criterion not in ("cp", "bic"):
+    if criterion not in tuple(Criterion):
         raise InvalidInput(f"criterion={criterion!r} is not known; choose 'cp' or 'bic'.", "criterion")
     chosen = release.regress(target, on)
     if not chosen.kept:
@@ -156,7 +156,7 @@ def select(
     terms = [_term(chosen, one) for one in candidates]
     if not terms:
         raise InvalidInput("candidates= is empty: give penalties, or lists of columns.")
-    found = choose_model(model, terms, per_coefficient=math.log(model.rows) if criterion == "bic" else 2.0)
+    found = choose_model(model, terms, per_coefficient=math.log(model.rows) if criterion == Criterion.BIC else 2.0)
     above = found.error - found.error[found.best]
     table = {
         "candidate": [
