@@ -17,7 +17,7 @@ from typing import TypeVar
 from colonnade.data.federation_file import new_key
 from colonnade.network.replaced_ledger import keyed_head
 from colonnade.privacy.events import FINISHED, Charge, Event, Mechanism, Plan, Policy
-from colonnade.privacy.ledger import Ledger, Terms
+from colonnade.privacy.ledger import Ledger, Terms, When
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.tally import check_snapshot
 from colonnade.runtime.run_store import RunStore
@@ -54,7 +54,7 @@ def _fill(folder: Path, runs: int, identity: bytes) -> None:
 
 def _one_run(ledger: Ledger, run: str) -> None:
     ledger.open_run(run, TERMS, {"party": PLAN, "other": PLAN})
-    ledger.remember(run, "start", {"other": (1, bytes(32))})
+    ledger.remember(run, When.START, {"other": (1, bytes(32))})
     for slot in range(4):
         ledger.take(run, EVENT)
         ledger.record(run, slot, 0, EVENT, "sums", slot)

@@ -46,6 +46,7 @@ from colonnade.estimators.recipe import (
     PickRecipe,
     RowMap,
     RowRecipe,
+    SparseBy,
     as_doubles,
     cheaper,
     check_rounds,
@@ -247,10 +248,9 @@ def _public(step: Any) -> bool:
     return isinstance(step, PolynomialFeatures) or not get_tags(step).requires_fit
 
 
-METHODS = ("auto", "frank-wolfe", "gaussian")
 TOLERANCE = 1e-6  # of a fit without privacy: the certified gap over the objective
 PASSES = 200
-DERIVED = {"frank-wolfe": "sparse Frank-Wolfe picks", "sum": "class sums"}
+DERIVED = {SparseBy.FRANK_WOLFE: "sparse Frank-Wolfe picks", SparseBy.GAUSSIAN: "class sums"}
 STEPPED = "noisy gradient in the row-norm geometry"
 
 
@@ -336,8 +336,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
     # ---------------------------------------------------------------- checks
 
     def _check_settings(self) -> None:
-        if self.method not in METHODS:
-            raise InvalidInput(f"method={self.method!r} is not known; choose one of {', '.join(METHODS)}")
+        if self.method not in tuple(SparseBy):
+            raise InvalidInput(f"method={self.method!r} is not known; choose one of {', '.join(SparseBy)}")
         for name in ("radius", "row_norm", "feature_bound"):
             value = getattr(self, name)
             if not (isinstance(value, (int, float, np.number)) and 1.0 / SENSIBLE <= value <= SENSIBLE):
@@ -350,7 +350,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
                     f"{unused[0]} is for private fits, and epsilon is None: give epsilon=, or leave {unused[0]} out; "
                     "without privacy the radius decides how sparse the answer is."
                 )
-            if self.method == "gaussian":
+            if self.method == SparseBy.GAUSSIAN:
                 raise InvalidInput("method='gaussian' adds noise: give epsilon=, or method='auto'.")
         elif self.ledger is not None and not isinstance(self.ledger, (str, os.PathLike)):
             raise InvalidInput(f"ledger must be None or the path of a file, got {type(self.ledger).__name__}")
@@ -398,7 +398,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         """The model and one row of figures for each pass."""
         rounds = PASSES if self.rounds is None else int(self.rounds)
         problem = SparseProblem(X.data, X.indices, X.indptr, y, s, loss, float(self.radius))
-        if self.method == "frank-wolfe":
+        if self.method == SparseBy.FRANK_WOLFE:
             if np.ptp(s) > 1e-12 * s[0]:
                 raise InvalidInput("method='frank-wolfe' takes no sample_weight; method='auto' does.")
             picks, _ = lazy_picks(*problem.columns, y, loss=loss, radius=self.radius, rounds=rounds)
@@ -478,19 +478,19 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         keep = None if self.max_features is None or self.max_features >= d else int(self.max_features)
         rounds = None if self.rounds is None else int(self.rounds)
         method = self.method
-        if method == "auto":
+        if method == SparseBy.AUTO:
             norm = float(self.row_norm)
             method = cheaper(n, d, rho / targets, bound=bound, norm=norm, radius=radius, classify=classify)
-        if method == "gaussian":
+        if method == SparseBy.GAUSSIAN:
             rows = RowRecipe(n, d, rho, bound, targets, classify, keep=keep, rounds=rounds, norm=float(self.row_norm))
-            return rows, STEPPED if rows.steps else DERIVED["sum"]
+            return rows, STEPPED if rows.steps else DERIVED[SparseBy.GAUSSIAN]
         picks = PickRecipe(n, d, rho, bound, targets, classify, radius, keep=keep, rounds=rounds)
         if picks.reach > FARTHEST_REACH:
             raise InvalidInput(
                 f"epsilon={privacy.epsilon:g}, {n:,} rows: scores may be {picks.reach:.2g} times the noise: picks "
                 "would take too long to draw. Give a smaller epsilon, more rounds, or method='gaussian'."
             )
-        return picks, DERIVED[method]
+        return picks, DERIVED[SparseBy.FRANK_WOLFE]
 
     def _terms(self, recipe: RowRecipe | PickRecipe) -> Terms:
         name = type(self).__name__

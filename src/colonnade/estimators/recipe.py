@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.errors import InvalidInput
+from colonnade.fields import Choice
 from colonnade.kernels.arrays import Floats
 from colonnade.kernels.samplers import exact_picks
 from colonnade.kernels.sparse_fw import LossCode, Picks, model_of_picks
@@ -55,6 +56,14 @@ INSIDE = 0.98  # of all rows lie within the spread of scores
 FARTHEST_MEAN = 0.96  # of a target, however rare a class is: a released mean may lie anywhere
 MOST_PICKS = 10_000
 FARTHEST_REACH = 2.0**30  # of a score over the noise: bounds of scores are good to 1e-8, and proposals go by them
+
+
+class SparseBy(Choice):
+    """How a sparse model is found."""
+
+    AUTO = "auto"
+    FRANK_WOLFE = "frank-wolfe"  # columns one by one
+    GAUSSIAN = "gaussian"  # from noisy sums of rows
 
 
 @dataclass(frozen=True)
@@ -411,7 +420,7 @@ def _frank_wolfe_errors(n: int, d: int, rho: float, bound: float, radius: float,
     return curvature, 2.0 * radius * 2.0 * bound * math.log(2.0 * d) / (n * math.sqrt(2.0 * rho))
 
 
-def cheaper(n: int, d: int, rho: float, *, bound: float, norm: float, radius: float, classify: bool) -> str:
+def cheaper(n: int, d: int, rho: float, *, bound: float, norm: float, radius: float, classify: bool) -> SparseBy:
     """The geometry with the smaller bound of the excess risk against the best model of the ball, by public figures.
 
     Frank-Wolfe: 2Γ/T + E√T at the best T, which is 3Γ^(1/3)·(E/2)^(2/3)·2^(1/3). Row norms: radius·norm·√d/(n√(2rho)),
@@ -421,7 +430,7 @@ def cheaper(n: int, d: int, rho: float, *, bound: float, norm: float, radius: fl
     picks = max(1.0, min((4.0 * curvature / noise) ** (2.0 / 3.0), MOST_PICKS))
     frank_wolfe = 2.0 * curvature / picks + noise * math.sqrt(picks)
     rows = radius * norm * math.sqrt(d) / (n * math.sqrt(2.0 * rho))
-    return "gaussian" if rows <= frank_wolfe else "frank-wolfe"
+    return SparseBy.GAUSSIAN if rows <= frank_wolfe else SparseBy.FRANK_WOLFE
 
 
 def check_rounds(rounds: int | None, keep: int | None) -> None:

@@ -35,7 +35,7 @@ from colonnade.network.questions import (
 from colonnade.network.refusals import PeerBroken, PeerRefused, PeerSilent, PeerUndecided, for_others, refusal
 from colonnade.network.replaced_ledger import is_replaced
 from colonnade.privacy.events import FINISHED, Ending, How, Plan
-from colonnade.privacy.ledger import ADMIN, Replaced, Terms
+from colonnade.privacy.ledger import ADMIN, Replaced, Terms, When
 from colonnade.runtime.host import (
     Answered,
     Computed,
@@ -303,7 +303,7 @@ class RemoteParty:
         told = {run: for_others(ending).code for run, ending in last}
         return self._ask(Question.SETTLE, lambda _: set[str](), over=told)
 
-    def remember(self, when: str, heads: Mapping[NodeId, Head]) -> Promise[None]:
+    def remember(self, when: When, heads: Mapping[NodeId, Head]) -> Promise[None]:
         # Of a run never begun parties keep nothing.
         if not self.run.reserving:
             return Answered(lambda: None)

@@ -70,7 +70,7 @@ from colonnade.network.replaced_ledger import keyed_head
 from colonnade.network.score_order import is_order
 from colonnade.privacy.events import Ending, How
 from colonnade.privacy.keyring import Keyring, public_key
-from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.ledger import Ledger, When
 from colonnade.privacy.store import write_synced
 from colonnade.privacy.tally import OWNER
 from colonnade.runtime.hosted_node import FINAL, HostedNode, code_of
@@ -342,13 +342,12 @@ class PartyService:
     def remember(self, asked: Remembered) -> Said:
         """Keep where other ledgers stand: at the start and at the end of a run that this party knows."""
         run = _run_name(asked)
-        when = asked.when
         heads = _read_heads(asked.heads)
-        if when not in ("start", "end") or not self.log.rows(run, "open"):
+        if asked.when not in tuple(When) or not self.log.rows(run, "open"):
             raise ProtocolError("heads are kept at the start and at the end of a run")
         if strangers := heads.keys() - {COORDINATOR, *self.data.file.members}:
             raise ProtocolError(f"heads of {len(strangers)} nodes that are not in the federation file")
-        self.ledger.remember(run, when, heads)
+        self.ledger.remember(run, When(asked.when), heads)
         return Said()
 
     # ------------------------------------------------------------------------ one run

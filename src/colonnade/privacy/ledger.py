@@ -31,6 +31,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from colonnade.errors import BudgetExhausted, InvalidInput, LeakError, LedgerDamaged, ReplayDiverged
+from colonnade.fields import Choice
 from colonnade.privacy.accountant import Budget, check_budget
 from colonnade.privacy.events import (
     DELTA,
@@ -66,6 +67,13 @@ from colonnade.privacy.tally import (
 OPENING = -1
 CLOSING = -2
 ADMIN = -3
+
+
+class When(Choice):
+    """When a run has its ledgers remember each other."""
+
+    START = "start"
+    END = "end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,13 +330,13 @@ class Ledger:
 
     # -------------------------------------------------------------------------------- what peers remember
 
-    def remember(self, run: str, when: str, heads: Mapping[str, tuple[int, bytes]]) -> None:
+    def remember(self, run: str, when: When, heads: Mapping[str, tuple[int, bytes]]) -> None:
         """Keep the heads of other ledgers, so that a copy from an old backup is noticed later."""
         # At the end of a run once; at its start, and again when it is taken up after it went on.
         with self.log.atomic():
             kept = {peer: [count, head.hex()] for peer, (count, head) in heads.items() if peer != self.node}
             before = [row for row in self.log.rows(run, "peer") if row.key.split()[0] == when]
-            steps = self.log.rows(run, "step")[-1:] if before and when == "start" else []
+            steps = self.log.rows(run, "step")[-1:] if before and when == When.START else []
             went_on = any(row.seq > before[-1].seq for row in steps)
             if not before or went_on:
                 key = f"{when} {len(before) + 1}" if before else when

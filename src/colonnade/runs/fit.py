@@ -37,7 +37,7 @@ from colonnade.model.job import Answer, Job, Own, Swamped
 from colonnade.privacy import statement as stating
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import FINISHED, Ending, How, Plan, row_delta, row_rho
-from colonnade.privacy.ledger import Replaced
+from colonnade.privacy.ledger import Replaced, When
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import Privacy, PrivacyStatement, not_private, remarks_on
 from colonnade.problem import AdaBoost, KernelSVM, Problem
@@ -342,12 +342,12 @@ class RunDriver:
         terms = terms_of(self.job, self.method)
         self.ask_all(lambda host: host.same_unit(terms, self.plans))
         self.hosted_nodes.reserve(terms, self.plans, keys)
-        self.exchange_heads("start")
+        self.exchange_heads(When.START)
 
     def end(self, ending: Ending) -> None:
         self.store.end(self.run, ending)
         self.hosted_nodes.close(ending)
-        self.exchange_heads("end")
+        self.exchange_heads(When.END)
 
     def finish(self) -> None:
         """The result is there. Parties elsewhere that cannot be told now are told before the next run: an error would
@@ -373,7 +373,7 @@ class RunDriver:
         ask_hosts(witnessed, lambda name, host: host.vouch(seen[name]))
         return {name: found.key for name, found in standing.items() if found.key}
 
-    def exchange_heads(self, when: str) -> None:
+    def exchange_heads(self, when: When) -> None:
         """Let the coordinator remember where every ledger stands, and each party where the next one does."""
         if not self.store.durable:
             return

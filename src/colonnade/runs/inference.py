@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.errors import InvalidInput
+from colonnade.fields import Choice
 from colonnade.kernels import curves
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.events import shown
@@ -38,6 +39,14 @@ def check_choices(drop: object, adjust: object, units: object) -> None:
     ):
         if given not in known:
             raise InvalidInput(f"{name}={given!r} is not known; choose {' or '.join(map(repr, known))}.", name)
+
+
+class State(Choice):
+    """How well a budget determines a model."""
+
+    DETERMINED = "determined"
+    WEAK = "weak"
+    NOT_DETERMINED = "not determined"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -135,7 +144,9 @@ class Inference:
     @property
     def state(self) -> str:
         """In a word, from the index of weakness: "determined", "weak" or "not determined"."""
-        return "determined" if self.xi <= DETERMINED else "weak" if self.xi <= WEAK else "not determined"
+        if self.xi <= DETERMINED:
+            return State.DETERMINED
+        return State.WEAK if self.xi <= WEAK else State.NOT_DETERMINED
 
     @cached_property
     def _found(self) -> Intervals:
@@ -194,7 +205,7 @@ class Inference:
             "p": found.pvalue,
             "p_adjusted": self._adjusted,
             "sampling_share": found.sampling,
-            "state": [self.state if one else "not determined" for one in known],
+            "state": [str(self.state if one else State.NOT_DETERMINED) for one in known],
         }
         rest = [self.release.names[k] for k in self.left_out]
         out = pl.DataFrame({"column": rest, "state": ["left out"] * len(rest)}, schema={"column": str, "state": str})
@@ -402,7 +413,7 @@ class Inference:
             f"About: the best linear predictor of {self._aim}{capped} by columns capped at their declared bounds; rows "
             f"shortened: {_shortened(release)}; {UNEQUAL if self.model.two is not None else EQUAL}",
             f"Determined: {len(self.kept)} of {every} columns (ξ {self.xi:.2g}: {self.state})"
-            if self.state != "not determined"
+            if self.state != State.NOT_DETERMINED
             else f"Not determined: the noise hides how the {every} columns go together (ξ {self.xi:.2g})",
         ]
         if self.left_out:

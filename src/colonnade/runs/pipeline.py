@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.data.labels import called
-from colonnade.data.schema.cells import Gaps
+from colonnade.data.schema.cells import CardKind, Gaps
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.problem.link import PLAIN
 from colonnade.runs.effects import Effect, effects_of
@@ -112,15 +112,15 @@ def _plan(fit: Fit) -> _Plan:
         for effect in effects_of(fit, party, schema):
             column = effect.column
             kind = effect.column.card(effect.group).get("kind")
-            if kind not in ("number", "flag", "level"):
+            if kind not in (CardKind.NUMBER, CardKind.FLAG, CardKind.LEVEL):
                 what = f"{column.name!r} is a {column.noun()}, for which scikit-learn has no standard part"
                 raise InvalidInput(f"{what}; fit.scorecard().to_python(...) takes dates, and fit.scores every column.")
             if column.name in seen:
                 raise InvalidInput(f"{column.name!r} is a column of two parties; a pipeline wants names of their own.")
             seen.add(column.name)
-            if kind == "level":
+            if kind == CardKind.LEVEL:
                 plan.add_levels(effect)
-            elif kind == "flag":
+            elif kind == CardKind.FLAG:
                 plan.add_number(effect, [0.0, 1.0], effect.at([0.0, 1.0]))
             else:
                 plan.add_number(effect, effect.knots, effect.at_numbers(effect.knots))

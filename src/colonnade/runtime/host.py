@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from colonnade.errors import ColonnadeError, PeerFailed
 from colonnade.privacy.events import Ending, Plan
-from colonnade.privacy.ledger import Terms
+from colonnade.privacy.ledger import Terms, When
 from colonnade.privacy.store import Log
 from colonnade.runtime.hosted_node import Engine, Head, HostedNode, Joined, Outcome, Standing, Turn, check_finished
 from colonnade.runtime.node import LOST, Listener, NodeSetup, old_copy
@@ -134,7 +134,7 @@ class Host(Protocol):
 
     def same_unit(self, terms: Terms, plans: Mapping[str, Plan]) -> Promise[None]: ...
 
-    def remember(self, when: str, heads: Mapping[NodeId, Head]) -> Promise[None]: ...
+    def remember(self, when: When, heads: Mapping[NodeId, Head]) -> Promise[None]: ...
 
     def join(self) -> Promise[Joined]: ...
 
@@ -247,7 +247,7 @@ class AskedHost:
     def reserve(self, terms: Terms, plans: Mapping[str, Plan], keys: Mapping[NodeId, bytes]) -> Promise[None]:
         return self.ask("reserve", terms, plans, keys)
 
-    def remember(self, when: str, heads: Mapping[NodeId, Head]) -> Promise[None]:
+    def remember(self, when: When, heads: Mapping[NodeId, Head]) -> Promise[None]:
         return self.ask("remember", when, heads)
 
     def join(self) -> Promise[Joined]:

@@ -40,7 +40,7 @@ from colonnade.notebook import explain
 from colonnade.privacy.events import Ending, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, public_key
-from colonnade.privacy.ledger import Ledger, Replaced, Terms
+from colonnade.privacy.ledger import Ledger, Replaced, Terms, When
 from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.store import Log
 from colonnade.runtime.node import LOST, Edge, Listener, Node, NodeSetup, Receipts, Transcript
@@ -170,7 +170,7 @@ class HostedNode:
         self._keys = keys
         self.ledger.open_run(self.run, terms, plans)
 
-    def remember(self, when: str, heads: Mapping[NodeId, Head]) -> None:
+    def remember(self, when: When, heads: Mapping[NodeId, Head]) -> None:
         """Keep where other ledgers stand."""
         self.ledger.remember(self.run, when, heads)
 

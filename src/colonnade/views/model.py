@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from colonnade.data.schema.cells import CardKind
 from colonnade.data.schema.column import features_of, spans_of
 from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.kernels.arrays import Floats
@@ -326,7 +327,7 @@ def _figure(curve: EffectCurve, colour: str) -> str:
 def curves_part(fit: FitFacts) -> str:
     """What a report says of the numbers."""
     columns = [column for schema in fit.schemas.values() if schema is not None for column in schema.columns]
-    if not any(column.card(0).get("kind") == "number" for column in columns):
+    if not any(column.card(0).get("kind") == CardKind.NUMBER for column in columns):
         return ""
     curves = curves_of(fit)
     if not (figures := curve_figures(curves, list(fit.coefficients))):

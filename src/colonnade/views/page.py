@@ -11,6 +11,7 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
+from colonnade.data.schema.table import Source
 from colonnade.errors import InvalidInput
 from colonnade.model.facts import FitFacts, RunFacts, left_by_party, parties_of
 from colonnade.privacy.events import shown
@@ -264,7 +265,9 @@ def hashes_of(fit: FitFacts, known: RunFacts) -> dict[str, str]:
     A hash of figures that were read off the rows would let guesses of them be tested: it is left out, and so is that
     of a federation file that has them.
     """
-    read_off = {party for party, schema in fit.schemas.items() if schema is not None and schema.source != "declared"}
+    read_off = {
+        party for party, schema in fit.schemas.items() if schema is not None and schema.source != Source.DECLARED
+    }
     rows = {
         "release and protocol": known.protocol,
         "code of the run, SHA-256": known.code,

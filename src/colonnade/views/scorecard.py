@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from colonnade.data.labels import in_words
+from colonnade.data.schema.cells import CardKind
 from colonnade.data.text_file import safe_cell
 from colonnade.views import parts as html
 from colonnade.views.chart import bar, party_colours
@@ -147,7 +148,7 @@ def about(card: CardFacts) -> list[str]:
     good = "label -1" if card.good < 0 else "label +1"
     if card.classes is not None:
         good = f"{in_words(card.classes[int(card.good > 0)])}, {good}"
-    whole = [column.title for column in card.columns if column.whole and column.kind == "number"]
+    whole = [column.title for column in card.columns if column.whole and column.kind == CardKind.NUMBER]
     row = f"whatever the row, if {', '.join(whole)} are whole numbers as declared" if whole else "whatever the row"
     said = [
         f"{card.scale:g} points mean that good ({good}) is to bad as {card.odds:g} to 1; {card.double:g} more points "

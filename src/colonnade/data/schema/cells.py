@@ -35,6 +35,17 @@ class Gaps(Choice):
     OTHER = "other"  # of levels: none of them
 
 
+class CardKind(Choice):
+    """How a scorecard and a pipeline read a cell (views/scorer.py)."""
+
+    NUMBER = "number"
+    FLAG = "flag"
+    LEVEL = "level"
+    DAY = "day"
+    MONTH = "month"
+    WEEKDAY = "weekday"
+
+
 class CellKind(Choice):
     """What the cells of a column look like."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from colonnade.data.schema import cells, column
-from colonnade.data.schema.cells import OF_NUMBERS, EncodedColumn, Gaps, Missing, wrong
+from colonnade.data.schema.cells import OF_NUMBERS, CardKind, EncodedColumn, Gaps, Missing, wrong
 from colonnade.data.schema.column import (
     Bins,
     Column,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SMOOTH = 3  # the depth of smooth=True: seven bends
 TO_LOOK = "not declared: a private run looks, at a price"
 SOUGHT: Any = None  # of a figure that was not declared: nothing but a look asks for it (Column.declared)
-CYCLES = {"month": 12, "weekday": 7}  # parts of a date: January is 1, and so is Monday
+CYCLES: dict[str, int] = {CardKind.MONTH: 12, CardKind.WEEKDAY: 7}  # parts of a date: January is 1, and so is Monday
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Numeric(Column):
         return Drawn(grid, effect, float(x[hats]) - middle if self.missing == Gaps.INDICATOR else None)
 
     def card(self, group: int) -> Mapping[str, Any]:  # noqa: ARG002
-        return {"kind": "number"}
+        return {"kind": CardKind.NUMBER}
 
     def words(self) -> tuple[str, str]:
         return "number", f"{self.low:,.12g} to {self.high:,.12g}" if self.declared else TO_LOOK
@@ -249,7 +249,7 @@ class Date(Column):
 
     low: dt.date = SOUGHT
     high: dt.date = SOUGHT
-    parts: tuple[Literal["month", "weekday"], ...] = ()
+    parts: tuple[str, ...] = ()
     format: str = "%Y-%m-%d"
     missing: str | dt.date = Gaps.REFUSE
     EXPECTS: ClassVar[str] = "dates"
@@ -286,7 +286,7 @@ class Date(Column):
         outside = cells.count_outside(numbers, low, high, gaps)
         columns = cells.with_indicator(cells.scale_to_unit(np.clip(numbers, low, high), low, high), gaps, self.missing)
         for part in self.parts:
-            codes = days.dt.month() if part == "month" else days.dt.weekday()
+            codes = days.dt.month() if part == CardKind.MONTH else days.dt.weekday()
             columns += cells.one_hot(codes.cast(pl.Int64).fill_null(0).to_numpy() - 1, CYCLES[part])
         return EncodedColumn(columns, outside)
 
@@ -325,7 +325,7 @@ class Date(Column):
         return group > 0  # every day has its month
 
     def card(self, group: int) -> Mapping[str, Any]:
-        return {"kind": self.part(group) or "day", "format": self.format}
+        return {"kind": CardKind(self.part(group) or CardKind.DAY), "format": self.format}
 
     def words(self) -> tuple[str, str]:
         return "day", f"{self.low} to {self.high}" if self.declared else TO_LOOK
@@ -378,7 +378,7 @@ class Binary(Column):
         return pl.Boolean
 
     def card(self, group: int) -> Mapping[str, Any]:  # noqa: ARG002
-        return {"kind": "flag"}
+        return {"kind": CardKind.FLAG}
 
     def words(self) -> tuple[str, str]:
         return "yes or no", "0 or 1"
@@ -474,7 +474,7 @@ class Categorical(Column):
         places = {level: place for place, level in enumerate(self.levels)}
         whole = {_whole(level): place for level, place in places.items()}  # as a column of floats is read
         floats = {text: place for text, place in whole.items() if text not in places}
-        return {"kind": "level", "levels": places, "floats": floats}
+        return {"kind": CardKind.LEVEL, "levels": places, "floats": floats}
 
     def words(self) -> tuple[str, str]:
         return "one of", f"{len(self.levels):,} levels" if self.declared else TO_LOOK
