@@ -76,6 +76,11 @@ def turn(**head: Any) -> Any:
     return one._ask(Question.TURN, one.read_turn).result()
 
 
+def test_more_may_be_letters_or_notes():
+    note = {"round": 1, "party": "a"}
+    assert turn(notes=[note], more=True).more
+
+
 def test_of_those_whom_a_party_says_it_waits_for_strangers_are_left_out():
     assert turn(wait=["b", "x\x1b[2J", COORDINATOR]).wait == ("b", COORDINATOR)
 

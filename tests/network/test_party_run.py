@@ -90,6 +90,14 @@ def test_an_answer_has_its_room_and_nobody_is_finished_while_letters_wait(monkey
     assert one.say_again(None) == Sent(letters=(), more=False)  # an answer without a turn says nothing of one
 
 
+def test_nobody_is_finished_while_notes_wait():
+    one = run_of()
+    done = Turn((), True, (), ({"n": 1},), more=True)
+    assert [
+        (said.more, said.finished) for said in (one.say_turn(done, None), one.say_turn(done._replace(more=False), None))
+    ] == [(True, False), (False, True)]
+
+
 def test_an_answer_has_no_more_letters_than_a_hub_reads():
     one = run_of()
     one.waiting = [Letter("a", "b", place, 1, b"") for place in range(2 * MOST + 1)]

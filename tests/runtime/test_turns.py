@@ -16,6 +16,7 @@ import colonnade as co
 from colonnade.cli import party
 from colonnade.errors import LeakError, PeerFailed
 from colonnade.network.questions import Question, letters_out, pack, read_as
+from colonnade.runtime import hosted_node
 from colonnade.runtime.host import (
     Answered,
     Computed,
@@ -388,6 +389,16 @@ def test_a_turn_reads_what_it_can_has_receipts_for_all_and_tells_its_notes_once(
     station.finished = True
     assert HostedNode.turn(host, sent).finished
     assert len(station.came) == 8  # a node that has finished takes nothing more
+
+
+def test_the_notes_of_a_long_run_are_told_in_as_many_turns_as_they_take(monkeypatch):
+    """Whoever is started again tells all of them anew: more than an answer has room for."""
+    monkeypatch.setattr(hosted_node, "NOTES", 2)
+    host = SimpleNamespace(_notes=[{"n": n} for n in range(5)], _told=0, _count_traffic=lambda letters: letters)
+    host.node = Station(lambda: host._notes)
+    turns = [HostedNode.turn(host, []) for _ in range(4)]
+    told = [(turn.told, [note["n"] for note in turn.notes], turn.more) for turn in turns]
+    assert told == [(0, [0, 1], True), (2, [2, 3], True), (4, [4], False), (5, [], False)]
 
 
 def test_in_one_process_too_the_reason_is_told_before_whoever_heard_of_it_and_the_first_of_several():

@@ -367,7 +367,7 @@ class RemoteParty:
 
     def read_turn(self, found: Turned) -> Turn:
         sent = tuple(self.letters(found))
-        if found.more and not sent:
+        if found.more and not (sent or found.notes):
             raise ValueError("whoever has more to send sends something")
         wait = tuple(peer for peer in found.wait if peer in self.run.names)
         failed = refusal(self.name, Question.TURN, found.failure) if found.failure else None

@@ -277,7 +277,7 @@ class PartyRun:
     def say_turn(self, done: Turn, neighbours: Neighbours | None) -> Turned:
         """The answer to a turn that was kept; nobody is finished while letters wait."""
         letters = self._outgoing(neighbours)
-        more = bool(self.waiting)
+        more = bool(self.waiting) or done.more
         return Turned(
             letters=letters,
             more=more,

@@ -24,12 +24,12 @@ from colonnade.errors import WireError
 from colonnade.fields import Choice
 from colonnade.network.bounds import CEILING, WHOLE, Sizes
 from colonnade.runtime.host import MOST
+from colonnade.runtime.hosted_node import NOTES
 from colonnade.runtime.wire import LONGEST_NAME, Frame, Letter
 
 RUNS = 4096  # runs that one question tells the end of
 _FEW = 1 << 16  # members of a table, whatever the federation; what it bounds itself is compared afterwards
 _BLOBS = 1 << 16
-_NOTES = 1 << 19  # of a turn
 LINES = 1 << 19  # of what was sent in a run
 T = TypeVar("T")
 
@@ -214,7 +214,7 @@ class Sent(Said, frozen=True, kw_only=True):
 class Turned(Sent, frozen=True, kw_only=True):
     finished: bool
     wait: Annotated[tuple[Word, ...], Meta(max_length=_FEW)]
-    notes: Annotated[tuple[Note, ...], Meta(max_length=_NOTES)]
+    notes: Annotated[tuple[Note, ...], Meta(max_length=NOTES)]
     told: Count
     failure: int
 

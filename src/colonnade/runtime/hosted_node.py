@@ -84,6 +84,9 @@ class Joined:
     heard: Mapping[Edge, int] = field(default_factory=dict)  # by its receipts: also what it did not get to record
 
 
+NOTES = 1 << 16  # that one turn tells: whoever is started again tells all of a run
+
+
 class Turn(NamedTuple):
     """What a host did with its letters."""
 
@@ -93,7 +96,7 @@ class Turn(NamedTuple):
     notes: tuple[Note, ...] = ()
     told: int = 0  # how many notes came before these; a replay tells the old ones again
     failure: ColonnadeError | None = None  # why it stopped, where the engine may know
-    more: bool = False  # whether letters wait that did not fit into one answer
+    more: bool = False  # whether letters or notes wait that did not fit into one answer
     missing: frozenset[NodeId] = frozenset()  # without a letter from each of these another turn would change nothing
 
 
@@ -256,11 +259,12 @@ class HostedNode:
         except tuple(FINAL) as error:
             failure = error
             sent += self._count_traffic(node.farewell(code_of(error)))
-        notes = tuple(self._notes)
-        self._notes = []
+        notes = tuple(self._notes[:NOTES])
+        self._notes = self._notes[NOTES:]
         told = self._told
         self._told = self._told + len(notes)
-        return Turn(tuple(sent), node.finished, node.wait, notes, told, failure, missing=node.missing)
+        more = bool(self._notes)
+        return Turn(tuple(sent), node.finished, node.wait, notes, told, failure, more, node.missing)
 
     def outcome(self) -> tuple[Any, Traffic]:
         """What its program returned, and what it sent in all."""
