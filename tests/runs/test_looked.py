@@ -107,6 +107,7 @@ def test_a_fit_looks_first_and_costs_what_was_asked_for(tmp_path: Path) -> None:
     fit = co.fit(federation(), RIDGE, privacy=TERMS, store=tmp_path)
     assert 4.0 * (1.0 - 1e-6) <= fit.privacy.epsilon <= 4.0
     assert fit.privacy.delta == 1e-6
+    assert fit.privacy.sees.endswith("noisy counts of a look at columns")
     assert fit.privacy.taken == pytest.approx(1e-6 / 20)
     (said,) = [one for one in fit.privacy.conditions if one.code is Code.LOOKED_AT]
     assert 0.0 < said.figures[0] < 4.0

@@ -532,6 +532,7 @@ def _claim(run: RunDriver) -> PrivacyStatement:
     rho = row_rho(run.plans)
     taken = row_delta(run.plans)
     looked = stating.looked_at(run.job.privacy, run.federation.look_price, rho, taken)
+    seen = f"{seen}; noisy counts of a look at columns" if looked else seen
     said = (unit, seen, run.method.DERIVATION, (*conditions, *stating.read_off(read_off), *looked))
     spent, lost = run.job.privacy.looked or (0.0, 0.0)
     return stating.derived_statement(run.job.privacy, rho + spent, *said, taken + lost)
