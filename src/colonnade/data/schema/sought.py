@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.data.schema import cells
-from colonnade.data.schema.cells import Gaps, Missing
+from colonnade.data.schema.cells import CellKind, Gaps, Missing
 from colonnade.data.schema.column import Column, features_of, indicator
 from colonnade.data.schema.columns import Categorical, Date, Numeric
 from colonnade.data.schema.infer import look
@@ -140,7 +140,7 @@ def _read_off(values: pl.Series, column: Column) -> Column:
         )
     readable_cells = _readable(values, column)
     (seen,) = look([readable_cells.to_frame()])
-    if seen.kind == "nothing":
+    if seen.kind is CellKind.NOTHING:
         return replace(column.stand_in(), missing=Gaps.INDICATOR)  # type: ignore[call-arg]  # these three kinds have it
     gaps: Any = Gaps.INDICATOR if seen.missing and column.missing == Gaps.REFUSE else column.missing
     if isinstance(column, Numeric):
