@@ -78,7 +78,7 @@ def seeded(fed: Federation, terms: co.Privacy = TERMS, seed: int = 7) -> runs_lo
 
 def test_a_look_finds_what_many_rows_have() -> None:
     found = seeded(federation())
-    schemas = {name: one.schema for name, one in found.parties.items()}
+    schemas = found.schemas
     income, job, new = schemas["a"].columns
     age, since = schemas["b"].columns
     assert isinstance(income, co.Numeric)

@@ -17,6 +17,7 @@ import numpy as np
 
 from colonnade import notebook
 from colonnade.data.federation import Federation
+from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.gatekeeper import Passed, check_call, released_to_all
@@ -71,6 +72,11 @@ class Looked:
     parties: Mapping[str, PartyLook]
     statement: PrivacyStatement
     run: str
+
+    @property
+    def schemas(self) -> Mapping[str, Schema]:
+        """By party, its schema with figures: what another federation of the same columns may declare."""
+        return {name: one.schema for name, one in self.parties.items()}
 
     @property
     def left_out(self) -> Mapping[str, tuple[str, ...]]:
