@@ -107,7 +107,10 @@ def test_a_fit_looks_first_and_costs_what_was_asked_for(tmp_path: Path) -> None:
     fit = co.fit(federation(), RIDGE, privacy=TERMS, store=tmp_path)
     assert 4.0 * (1.0 - 1e-6) <= fit.privacy.epsilon <= 4.0
     assert fit.privacy.delta == 1e-6
-    assert fit.privacy.sees.endswith("noisy counts of a look at columns")
+    assert fit.privacy.sees.startswith(f"{looking.THE_RANGES}; {looking.THE_PARTS}; ")
+    left = {(party, what) for party, kind, what, _ in fit.facts["left"] if kind == "noisy"}
+    assert {("a", looking.THE_RANGES), ("b", looking.THE_KINDS), ("b", looking.THE_PARTS)} <= left
+    assert ("a", looking.THE_KINDS) not in left
     assert fit.privacy.taken == pytest.approx(1e-6 / 20)
     (said,) = [one for one in fit.privacy.conditions if one.code is Code.LOOKED_AT]
     assert 0.0 < said.figures[0] < 4.0

@@ -56,7 +56,7 @@ from colonnade.errors import HeldByParty, InvalidInput, unquoted
 from colonnade.model.facts import Classes, Name
 from colonnade.model.job import Roster
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
-from colonnade.privacy.events import Policy, quorum_of
+from colonnade.privacy.events import Plan, Policy, quorum_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -102,8 +102,8 @@ class Federation:
         Offset and weight of each row, at the label holder.
     left_out
         By party, columns that a look could not see: they take no part.
-    look_price
-        Rho and delta of all looks at these columns: statements of later runs name them.
+    looks
+        By party, what all looks at these columns have released: later runs say so, and what it cost.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class Federation:
     classes: Classes | None = None
     beside: Beside = field(default=NOTHING, repr=False)
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    look_price: tuple[float, float] = (0.0, 0.0)
+    looks: Mapping[str, Plan] = field(default_factory=dict)
 
     # -------------------------------------------------------------------------------- making one
 

@@ -179,6 +179,11 @@ AWAY = (
 )
 
 
+def with_looks(federation: Federation, plans: Mapping[str, Plan]) -> dict[str, Plan]:
+    """What a run releases, behind what looks at its columns have."""
+    return {party: (*federation.looks.get(party, ()), *plan) for party, plan in plans.items()}
+
+
 def facts_of_run(
     federation: Federation, job: Job, terms: Terms, plans: Mapping[str, Plan], absent: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -201,7 +206,7 @@ def facts_of_run(
         "asked": federation.label_column or "",
         "left": [
             [party, kind_of(charge.event), charge.what, charge.count]
-            for party, plan in plans.items()
+            for party, plan in with_looks(federation, plans).items()
             for charge in plan
             if charge.count
         ],

@@ -521,7 +521,7 @@ def _statement(run: RunDriver, answer: Answer) -> PrivacyStatement:
 
 def _claim(run: RunDriver) -> PrivacyStatement:
     unit = run.job.roster.unit
-    seen = released_to_all(run.plans)
+    seen = released_to_all(calls.with_looks(run.federation, run.plans))
     if run.job.privacy is None or run.method.DERIVATION is None:
         return not_private("exact values left the parties, so no bound on epsilon holds", unit, seen)
     if run.noise is not None:
@@ -531,8 +531,8 @@ def _claim(run: RunDriver) -> PrivacyStatement:
     conditions = node_setup.conditions_of(run.job, run.method, keyed=run.federation.on is not None)
     rho = row_rho(run.plans)
     taken = row_delta(run.plans)
-    looked = stating.looked_at(run.job.privacy, run.federation.look_price, rho, taken)
-    seen = f"{seen}; noisy counts of a look at columns" if looked else seen
+    looks = run.federation.looks
+    looked = stating.looked_at(run.job.privacy, (row_rho(looks), row_delta(looks)), rho, taken)
     said = (unit, seen, run.method.DERIVATION, (*conditions, *stating.read_off(read_off), *looked))
     spent, lost = run.job.privacy.looked or (0.0, 0.0)
     return stating.derived_statement(run.job.privacy, rho + spent, *said, taken + lost)

@@ -228,8 +228,7 @@ def _checked(federation: Federation, privacy: Privacy, noise: SeededNoise | None
 
 def _taken(job: Job) -> tuple[float, float]:
     """rho and delta of a look; of one with seeded noise, what it would have cost."""
-    plan = LookPlan(job)
-    plans = {party: plan.plan(party) for party in job.roster.parties}
+    plans = Look().price(job)
     return row_rho(plans), row_delta(plans)
 
 
@@ -257,12 +256,9 @@ def _numbers(federation: Federation) -> Floats:
 
 def _less_look(privacy: Privacy, job: Job) -> Privacy:
     """The terms less what a look takes, beside what earlier looks took."""
-    return replace(privacy, looked=_with_look(privacy.looked or (0.0, 0.0), job))
-
-
-def _with_look(before: tuple[float, float], job: Job) -> tuple[float, float]:
+    before = privacy.looked or (0.0, 0.0)
     rho, delta = _taken(job)
-    return before[0] + rho, before[1] + delta
+    return replace(privacy, looked=(before[0] + rho, before[1] + delta))
 
 
 def look_in(
@@ -314,7 +310,8 @@ def _looked(
             "and another will see no more. Declare bounds and levels, or leave out what names single rows."
         )
     statement = _statement(federation, job, plans, method, noise)
-    there = replace(there, look_price=_with_look(federation.look_price, job))
+    released = {party: (*federation.looks.get(party, ()), *own) for party, own in Look().price(job).items()}
+    there = replace(there, looks=released)
     return Looked(there, _less_look(asked, job), found, statement, run)
 
 
